@@ -20,11 +20,12 @@ using namespace std::chrono_literals;
 
 kafka::Settings kafka_settings() { return {{"bootstrap.servers", kafka_servers()}}; }
 
-void publish_to_zero(World& world, int n, const std::string& prefix) {
+/// To the first `partitions` partitions in turn.
+void publish_to(World& world, int partitions, int n, const std::string& prefix) {
   for (int i = 0; i < n; ++i) {
     OwnedMessage message;
     message.topic = world.topic();
-    message.partition = 0;
+    message.partition = i % partitions;
     message.payload = prefix + std::to_string(i);
     message.headers = {{"message-id", prefix + std::to_string(i)}};
     // A producer that has just learned that the topic is gone reports that once more.
@@ -73,7 +74,7 @@ class RecreatedTopics : public ::testing::TestWithParam<Kind> {};
 TEST_P(RecreatedTopics, lose_no_record_under_a_running_consumer) {
   TURNSTILE_NEEDS_SERVERS();
   World world(1);
-  publish_to_zero(world, 300, "old-");
+  publish_to(world, 1, 300, "old-");
   Ran ran;
   Running consumer(world.config(), [&](Consumer& app) {
     app.topic(world.topic(), GetParam().over(Pipeline([&](const Message& message, Context&) { ran.note(message); })));
@@ -81,7 +82,7 @@ TEST_P(RecreatedTopics, lose_no_record_under_a_running_consumer) {
   ASSERT_TRUE(eventually([&] { return ran.with("old-") == 300 && world.caught_up(); })) << consumer.log_text();
   kafka::delete_topic(kafka_settings(), world.topic());
   kafka::create_topic(kafka_settings(), {world.topic(), 1, -1, {}});
-  publish_to_zero(world, 100, "new-");
+  publish_to(world, 1, 100, "new-");
   EXPECT_TRUE(eventually([&] { return ran.with("new-") == 100 && world.caught_up(); }, 60s)) << consumer.log_text();
   EXPECT_EQ(ran.runs(), 400U) << consumer.log_text();
   EXPECT_EQ(consumer.stop(), "") << consumer.log_text();
@@ -98,22 +99,6 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(RecreatedTopic, is_read_after_a_rebalance_without_it) {
   TURNSTILE_NEEDS_SERVERS();
   World world(2);
-  const auto publish = [&](int n, const std::string& prefix) {
-    for (int i = 0; i < n; ++i) {
-      OwnedMessage message;
-      message.topic = world.topic();
-      message.partition = i % 2;
-      message.payload = prefix + std::to_string(i);
-      ASSERT_TRUE(eventually([&] {
-        try {
-          world.publish(message);
-          return true;
-        } catch (const BrokerError&) {
-          return false;
-        }
-      }));
-    }
-  };
   Ran ran;
   const auto set_up = [&](Consumer& app) {
     app.topic(world.topic(), Pipeline([&](const Message& message, Context&) { ran.note(message); }) | by_offset());
@@ -122,14 +107,14 @@ TEST(RecreatedTopic, is_read_after_a_rebalance_without_it) {
   ASSERT_TRUE(stays.says("assigned 2 partitions"));
   Running leaves(world.config(), set_up);
   ASSERT_TRUE(stays.says("assigned 1 partitions") && leaves.says("assigned 1 partitions"));
-  publish(300, "old-");
+  publish_to(world, 2, 300, "old-");
   ASSERT_TRUE(eventually([&] { return ran.with("old-") == 300 && world.caught_up(); })) << stays.log_text();
   kafka::delete_topic(kafka_settings(), world.topic());
   ASSERT_TRUE(stays.says("was deleted in Kafka")) << stays.log_text();
   EXPECT_EQ(leaves.stop(), "");
   ASSERT_TRUE(stays.says("revoked 1 partitions")) << stays.log_text();
   kafka::create_topic(kafka_settings(), {world.topic(), 2, -1, {}});
-  publish(300, "new-");
+  publish_to(world, 2, 300, "new-");
   EXPECT_TRUE(eventually([&] { return ran.with("new-") == 300 && world.caught_up(); }, 60s)) << stays.log_text();
   EXPECT_EQ(ran.runs(), 600U) << stays.log_text();
   EXPECT_EQ(stays.stop(), "") << stays.log_text();
@@ -143,11 +128,11 @@ TEST(RecreatedTopic, of_a_new_group_loses_no_record_before_the_first_commit_is_d
   Running consumer(world.config({}, "[consumer]\ncommit_interval = \"3s\"\n"), [&](Consumer& app) {
     app.topic(world.topic(), Pipeline([&](const Message& message, Context&) { ran.note(message); }));
   });
-  publish_to_zero(world, 40, "old-");
+  publish_to(world, 1, 40, "old-");
   ASSERT_TRUE(eventually([&] { return ran.with("old-") == 40; })) << consumer.log_text();
   kafka::delete_topic(kafka_settings(), world.topic());
   kafka::create_topic(kafka_settings(), {world.topic(), 1, -1, {}});
-  publish_to_zero(world, 120, "new-");
+  publish_to(world, 1, 120, "new-");
   EXPECT_TRUE(eventually([&] { return ran.with("new-") == 120; })) << consumer.log_text();
 }
 
@@ -155,12 +140,12 @@ TEST(RecreatedTopic, of_a_new_group_loses_no_record_before_the_first_commit_is_d
 TEST(RecreatedTopic, is_lost_by_a_build_that_drops_what_was_taken_before) {
   TURNSTILE_NEEDS_SERVERS();
   World world(1);
-  publish_to_zero(world, 30, "old-");
+  publish_to(world, 1, 30, "old-");
   Process consumer = world.consumer(world.toml(), {{"TURNSTILE_KNOWN_BAD", "taken_before"}});
   ASSERT_TRUE(eventually([&] { return world.effects().rows == 30 && world.caught_up(); })) << world.output();
   kafka::delete_topic(kafka_settings(), world.topic());
   kafka::create_topic(kafka_settings(), {world.topic(), 1, -1, {}});
-  publish_to_zero(world, 50, "new-");
+  publish_to(world, 1, 50, "new-");
   ASSERT_TRUE(eventually([&] { return world.query("SELECT count(*) FROM effect WHERE id LIKE 'new-49'") == "1"; }, 60s))
       << world.output();
   EXPECT_LT(world.effects().distinct, 80) << "nothing is lost: the tests above prove nothing";
@@ -170,7 +155,7 @@ TEST(RecreatedTopic, is_lost_by_a_build_that_drops_what_was_taken_before) {
 TEST(DeletedTopic, is_waited_for_and_the_consumer_ends_when_it_is_told_to) {
   TURNSTILE_NEEDS_SERVERS();
   World world(1);
-  publish_to_zero(world, 30, "m");
+  publish_to(world, 1, 30, "m");
   Process consumer = world.consumer(world.toml());
   ASSERT_TRUE(eventually([&] { return world.effects().rows == 30 && world.caught_up(); })) << world.output();
   kafka::delete_topic(kafka_settings(), world.topic());
@@ -178,7 +163,7 @@ TEST(DeletedTopic, is_waited_for_and_the_consumer_ends_when_it_is_told_to) {
   ASSERT_TRUE(eventually([&] { return says("topic " + world.topic() + " was deleted in Kafka"); }, 60s))
       << world.output();
   kafka::create_topic(kafka_settings(), {world.topic(), 1, -1, {}});
-  publish_to_zero(world, 20, "n");
+  publish_to(world, 1, 20, "n");
   EXPECT_TRUE(eventually([&] { return world.effects().rows == 50; }, 60s)) << world.output();
   ASSERT_TRUE(eventually([&] { return says("topic " + world.topic() + " exists again"); })) << world.output();
   ASSERT_TRUE(eventually([&] { return world.caught_up(); })) << world.output();
@@ -232,7 +217,7 @@ TEST(FatalErrors, of_an_offset_that_the_broker_does_not_have_are_told_and_crash_
 TEST(Lag, becomes_zero_behind_an_aborted_transaction) {
   TURNSTILE_NEEDS_SERVERS();
   World world(1);
-  publish_to_zero(world, 5, "m");
+  publish_to(world, 1, 5, "m");
   std::array<char, 512> why{};
   rd_kafka_conf_t* conf = rd_kafka_conf_new();
   rd_kafka_conf_set(conf, "bootstrap.servers", kafka_servers().c_str(), why.data(), why.size());

@@ -43,8 +43,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_F(EngineLogs, a_released_partition_commits_no_offset_that_may_belong_to_another_topic) {
   topic("t", 1);
   produce(30, "m");
-  Config c = config();
-  auto app = consumer("t", noting([](Pipeline p) { return std::move(p) | by_offset(); }), c);
+  auto app = consumer("t", noting([](Pipeline p) { return std::move(p) | by_offset(); }), config());
   auto thread = start(*app);
   ASSERT_TRUE(eventually([&] { return ran_all("m", 30) && all_committed("t", 1); })) << log_text();
   broker->refuse_lookups(true);

@@ -80,6 +80,14 @@ class Failover : public ::testing::Test {
     thread.join();
     app.reset();
   }
+  /// All ten are settled.
+  void publish_ten_of_which_a_replica_has_three() {
+    publish(3);
+    ASSERT_TRUE(eventually([&] { return watermark_is(3); }));
+    replica_of_three = inbox->replica();
+    publish(7);
+    ASSERT_TRUE(eventually([&] { return committed(10); }));
+  }
   /// With an empty broker and an empty store.
   void start_over() {
     stop();
@@ -118,6 +126,7 @@ class Failover : public ::testing::Test {
   std::shared_ptr<MemoryInbox> inbox = std::make_shared<MemoryInbox>();
   std::unique_ptr<Consumer> app;
   std::thread thread;
+  MemoryInbox::Replica replica_of_three;
   int published = 0;
   bool transactions = true;
   std::function<void(const Message&)> act;

@@ -129,12 +129,8 @@ TEST_F(Failover, a_restart_that_loses_nothing_changes_nothing) {
 TEST_F(Failover, an_effect_elsewhere_whose_record_was_lost_is_parked) {
   transactions = false;
   start(handler() | leased());
-  publish(3);
-  ASSERT_TRUE(eventually([&] { return watermark_is(3); }));
-  const auto replica = inbox->replica();
-  publish(7);
-  ASSERT_TRUE(eventually([&] { return committed(10); }));
-  inbox->fail_over(replica);
+  ASSERT_NO_FATAL_FAILURE(publish_ten_of_which_a_replica_has_three());
+  inbox->fail_over(replica_of_three);
   publish(2);
   EXPECT_TRUE(eventually([&] { return committed(12) && inbox->dead().size() == 7; }));
   EXPECT_THAT(all_runs(), Each(1));
@@ -164,13 +160,9 @@ TEST_F(Failover, many_in_doubt_do_not_stop_the_partition) {
 TEST_F(Failover, an_effect_elsewhere_of_an_earlier_owner_is_parked_too) {
   transactions = false;
   start(handler() | leased());
-  publish(3);
-  ASSERT_TRUE(eventually([&] { return watermark_is(3); }));
-  const auto replica = inbox->replica();
-  publish(7);
-  ASSERT_TRUE(eventually([&] { return committed(10); }));
+  ASSERT_NO_FATAL_FAILURE(publish_ten_of_which_a_replica_has_three());
   stop();
-  inbox->fail_over(replica);
+  inbox->fail_over(replica_of_three);
   start(handler() | leased());
   EXPECT_TRUE(eventually([&] { return inbox->dead().size() == 7 && watermark_is(10); }));
   EXPECT_TRUE(committed(10));
@@ -199,13 +191,9 @@ class NoDeadLetters final : public ForwardingStore {
 TEST_F(Failover, an_effect_elsewhere_is_parked_by_an_owner_whose_claim_fails_late) {
   transactions = false;
   start(handler() | leased());
-  publish(3);
-  ASSERT_TRUE(eventually([&] { return watermark_is(3); }));
-  const auto replica = inbox->replica();
-  publish(7);
-  ASSERT_TRUE(eventually([&] { return committed(10); }));
+  ASSERT_NO_FATAL_FAILURE(publish_ten_of_which_a_replica_has_three());
   stop();
-  inbox->fail_over(replica);
+  inbox->fail_over(replica_of_three);
   const auto store = std::make_shared<NoDeadLetters>(inbox);
   store->finds_not = 2;
   start(handler() | leased(), store);
@@ -218,13 +206,9 @@ TEST_F(Failover, an_effect_elsewhere_is_parked_by_an_owner_that_claims_again) {
   transactions = false;
   const auto store = std::make_shared<NoDeadLetters>(inbox);
   start(handler() | leased() | ordered_by(Order::partition) | batch(1), store);
-  publish(3);
-  ASSERT_TRUE(eventually([&] { return watermark_is(3); }));
-  const auto replica = inbox->replica();
-  publish(7);
-  ASSERT_TRUE(eventually([&] { return committed(10); }));
+  ASSERT_NO_FATAL_FAILURE(publish_ten_of_which_a_replica_has_three());
   store->takes_none = true;
-  inbox->fail_over(replica);
+  inbox->fail_over(replica_of_three);
   ASSERT_TRUE(eventually([&] { return store->asked > 0; }, 20s)) << log_text();
   const TopicPartition at{"t", 0};
   const auto other = inbox->claim_partitions(config.group(), {&at, 1}, 1s).front();
@@ -238,12 +222,8 @@ TEST_F(Failover, an_effect_elsewhere_is_parked_by_an_owner_that_claims_again) {
 TEST_F(Failover, an_effect_elsewhere_whose_record_was_lost_runs_again_where_that_is_the_policy) {
   transactions = false;
   start(handler() | leased() | on_unknown(UnknownPolicy::rerun));
-  publish(3);
-  ASSERT_TRUE(eventually([&] { return watermark_is(3); }));
-  const auto replica = inbox->replica();
-  publish(7);
-  ASSERT_TRUE(eventually([&] { return committed(10); }));
-  inbox->fail_over(replica);
+  ASSERT_NO_FATAL_FAILURE(publish_ten_of_which_a_replica_has_three());
+  inbox->fail_over(replica_of_three);
   EXPECT_TRUE(eventually([&] { return inbox->size() == 10 && watermark_is(10); }));
   EXPECT_THAT(all_runs(), ElementsAre(1, 1, 1, 2, 2, 2, 2, 2, 2, 2));
   EXPECT_THAT(inbox->dead(), IsEmpty());
