@@ -343,6 +343,24 @@ TEST_F(CliDoctor, a_group_that_is_behind_and_stands_still) {
   EXPECT_THAT(cli_.run("doctor").out, ContainsRegex("ok +lag of .* +group g-.* has read all records"));
 }
 
+TEST_F(CliDoctor, a_partition_that_the_group_has_never_read_is_behind) {
+  migrate();
+  const auto topic = kafka_.create_topic(2);
+  cli_.folder().write("turnstile.toml", "[kafka]\n\"bootstrap.servers\" = \"" + kafka_.brokers() +
+                                            "\"\n\"group.id\" = \"g-" + topic + "\"\n[topics." + topic + "]\n");
+  const auto broker =
+      kafka::open_broker({{"bootstrap.servers", kafka_.brokers()}, {"group.id", "g-" + topic}}, nullptr);
+  const auto producer = broker->open_producer();
+  OwnedMessage record;
+  record.topic = topic;
+  for (record.partition = 0; record.partition < 2; ++record.partition) producer->send(record);
+  const auto consumer = broker->open_consumer();
+  const std::vector<ports::OffsetCommit> at{{{topic, 0}, 1}};
+  consumer->commit(at, true);
+  consumer->close();
+  EXPECT_THAT(cli_.run("doctor").out, ContainsRegex("warning +lag of .* +group g-.* is 1 record behind"));
+}
+
 TEST_F(CliDoctor, a_token_log_that_is_gone) {
   migrate();
   const auto topic = kafka_.create_topic(1);

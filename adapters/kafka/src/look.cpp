@@ -130,10 +130,11 @@ std::optional<ports::TopicInfo> look_at_topic(ports::Broker& broker, const Confi
 struct Behind {
   std::vector<TopicPartition> partitions;
   std::vector<std::optional<ports::GroupOffset>> committed;
-  std::vector<Offset> ends;
+  std::vector<Offset> begins, ends;
 
+  /// Without an offset of the group, nothing of the partition was read.
   [[nodiscard]] std::int64_t lag(std::size_t i) const {
-    return committed[i] ? std::max<std::int64_t>(ends[i] - committed[i]->offset, 0) : 0;
+    return std::max<std::int64_t>(ends[i] - (committed[i] ? committed[i]->offset : begins[i]), 0);
   }
   [[nodiscard]] std::int64_t lag() const {
     std::int64_t sum = 0;
@@ -159,6 +160,7 @@ class GroupLook {
         throw BrokerError(Code::kafka_unavailable,
                           fmt::format("the broker does not report where {}[{}] ends", topic, p));
       behind.partitions.push_back({topic, p});
+      behind.begins.push_back(bounds->first);
       behind.ends.push_back(bounds->second);
     }
     behind.committed = consumer_->committed(behind.partitions, kPatience);
