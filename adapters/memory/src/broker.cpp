@@ -149,6 +149,16 @@ void MemoryBroker::refuse_lookups(bool refuse) {
   cluster_->refuses_lookups = refuse;
 }
 
+void MemoryBroker::refuse_next_lookups(int count) {
+  const std::lock_guard lock(cluster_->mutex);
+  cluster_->refused_lookups = count;
+}
+
+std::int64_t MemoryBroker::lookups() const {
+  const std::lock_guard lock(cluster_->mutex);
+  return cluster_->lookups;
+}
+
 void MemoryBroker::delete_offsets() {
   const std::lock_guard lock(cluster_->mutex);
   cluster_->groups[group_].committed.clear();

@@ -57,6 +57,8 @@ struct MemoryCluster {
   std::map<std::string, MemoryTopic> topics;
   std::map<std::string, MemoryGroup> groups;
   bool refuses_lookups = false;                        ///< of committed offsets
+  int refused_lookups = 0;                             ///< how many of the next ones fail
+  std::int64_t lookups = 0;                            ///< how many there were
   int refused_commits = 0;                             ///< how many further commits are refused
   std::vector<std::shared_ptr<MemoryMember>> members;  ///< in the order of opening; the index is the number
 

@@ -86,7 +86,10 @@ class MemoryConsumer final : public ports::BrokerConsumer {
   std::vector<std::optional<ports::GroupOffset>> committed(std::span<const TopicPartition> of,
                                                            std::chrono::milliseconds) override {
     std::lock_guard lock(cluster_->mutex);
-    if (cluster_->refuses_lookups) throw BrokerError(Code::kafka_unavailable, "the broker does not answer");
+    ++cluster_->lookups;
+    const bool refuse = cluster_->refuses_lookups || cluster_->refused_lookups > 0;
+    if (cluster_->refused_lookups > 0) --cluster_->refused_lookups;
+    if (refuse) throw BrokerError(Code::kafka_unavailable, "the broker does not answer");
     const auto& known = cluster_->groups[me_->group].committed;
     std::vector<std::optional<ports::GroupOffset>> offsets;
     for (const auto& at : of) {

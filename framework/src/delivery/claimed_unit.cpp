@@ -19,6 +19,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds kRecordAfter{50};
 /// The first and the longest pause between two calls to record results while the store does not answer.
 constexpr milliseconds kFirstPause{50}, kLongestPause{1'000};
+/// How often a pause looks whether the unit was cancelled, and the pause after that.
+constexpr milliseconds kCancelLook{100};
 /// How long the calls are repeated on a caller's thread.
 constexpr milliseconds kCallersTries{3'000};
 /// The same after the unit was cancelled: less than the time that the engine waits for it then, so that the results that
@@ -208,8 +210,19 @@ std::optional<std::vector<bool>> ClaimedUnit::end_claims(std::span<const ports::
     }
     if (!told) waiting_->tell("Handler finished but its result could not be recorded; retrying: " + why);
     if (gives_up(why)) return std::nullopt;
-    std::this_thread::sleep_for(pause);
+    rest(pause);
     pause = std::min(pause * 2, kLongestPause);
+  }
+}
+
+/// Shorter once the unit is cancelled: its last tries are within kGrace.
+void ClaimedUnit::rest(milliseconds pause) const {
+  const RunState& watch = unit_.watch();
+  const auto until = Clock::now() + pause;
+  for (auto now = Clock::now(); now < until; now = Clock::now()) {
+    const bool was_cancelled = watch.cancelled();
+    std::this_thread::sleep_for(std::min<Clock::duration>(until - now, kCancelLook));
+    if (watch.cancelled() || was_cancelled) return;
   }
 }
 

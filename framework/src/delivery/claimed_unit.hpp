@@ -53,6 +53,7 @@ class ClaimedUnit {
   std::optional<std::vector<bool>> end_claims(std::span<const ports::ClaimEnd> ends);
   std::optional<std::vector<bool>> end_one_by_one(std::span<const ports::ClaimEnd> ends, const std::string& why);
   bool gives_up(const std::string& why);
+  void rest(std::chrono::milliseconds pause) const;
   [[nodiscard]] bool may_be_recorded_later() const;
   void record_later(bool settles);
   void settle_lost(UnitItem& item, bool goes_on);

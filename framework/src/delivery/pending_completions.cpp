@@ -22,7 +22,7 @@ constexpr const char* kNoAnswer =
 }  // namespace
 
 PendingCompletions::Wait::All& PendingCompletions::Wait::all() {
-  static All all;
+  static All& all = *new All;  // never destroyed: workers that were left behind may use it while the process ends
   return all;
 }
 

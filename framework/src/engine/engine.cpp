@@ -53,6 +53,11 @@ TopicState& Engine::add_topic(std::unique_ptr<TopicState> topic) {
 
 void Engine::run(const std::atomic<int>& stop) {
   stop_ = &stop;
+  // Not at the shutdown: a consumer that is halted may wait for its stop for days, and records results meanwhile.
+  struct End {
+    Engine& engine;
+    ~End() { engine.end_pending_completions(); }
+  } const end{*this};
   start_workers();
   PartitionKeeper::Calls calls;
   calls.claimed = [this](LanePtr lane, ports::PartitionClaim claim) {
@@ -248,6 +253,12 @@ void Engine::give_up(const std::vector<LanePtr>& lanes) {
   }
 }
 
+void Engine::end_pending_completions() const {
+  for (const auto& topic : shared_->topics) {
+    if (const auto& claims = topic->runner.services().claims) claims->pending().end();
+  }
+}
+
 void Engine::shut_down() {
   at_work_ = false;
   run_log_->info("stopping: no new handlers, waiting for those that run");
@@ -263,9 +274,6 @@ void Engine::shut_down() {
     else worker.detach();
   }
   workers_.clear();
-  for (const auto& topic : shared_->topics) {
-    if (const auto& claims = topic->runner.services().claims) claims->pending().end();
-  }
   run_log_->info("stopped");
 }
 

@@ -58,6 +58,7 @@ class Engine final : private ports::AssignmentListener {
   void commit(bool wait);
   void release(const std::vector<LanePtr>& lanes, bool lost);
   void shut_down();
+  void end_pending_completions() const;
   [[nodiscard]] std::string why_halted() const;
   void halt(const std::string& why);
   void tell_of_waiting();
@@ -90,11 +91,13 @@ class Engine final : private ports::AssignmentListener {
   bool begin_without_store(const LanePtr& lane);
   [[nodiscard]] LogIdentity::Known ask_kafka(const TopicPartition& at, std::optional<Offset> watermark,
                                              std::chrono::milliseconds wait);
+  // What the group's offsets tell of the logs (engine_group_offsets.cpp).
+  void forget_old_offsets();
   void look_for_recreated_topics();
   std::vector<std::optional<ports::GroupOffset>> look_at_offsets(const std::vector<TopicPartition>& asked,
                                                                  std::chrono::milliseconds wait);
   std::vector<TopicPartitionOffset> still_there(std::vector<TopicPartitionOffset> positions, bool wait);
-  std::vector<TopicPartition> watched(const std::vector<LanePtr>& lanes);
+  [[nodiscard]] std::vector<TopicPartition> watched(const std::vector<LanePtr>& lanes) const;
   void leave_other_logs(const std::vector<LanePtr>& lanes, bool lost);
   [[nodiscard]] bool has_late_claim(const LanePtr& lane) const;
   [[nodiscard]] LogIdentity::Known look_to_leave(const LanePtr& lane, OwnedPartition& place, bool lost);
@@ -127,8 +130,9 @@ class Engine final : private ports::AssignmentListener {
   std::vector<std::thread> workers_;
   const std::atomic<int>* stop_ = nullptr;
   SteadyTime next_commit_{};
-  SteadyTime next_log_check_{};  ///< when to ask for the group's offsets of all partitions
+  LeaseClock::time_point next_log_check_{};  ///< when to ask for the group's offsets of all partitions
   LogIdentity logs_;
+  bool recreations_known_ = true;    ///< Kafka has answered the last look_for_recreated_topics()
   std::vector<LanePtr> other_logs_;  ///< lanes for which Kafka has another log
   SteadyTime next_other_logs_{};
   std::exception_ptr fatal_;        ///< nothing may continue: run() ends with it

@@ -16,15 +16,8 @@ using std::chrono::steady_clock;
 
 /// The longest wait for the broker between two polls: an available broker answers within milliseconds.
 constexpr milliseconds kKafkaWait{500};
-/// The wait before the last commit of a partition.
-constexpr milliseconds kLastWait{2'000};
-/// How often the engine asks for the group's offsets of partitions that are idle.
-constexpr milliseconds kLogCheck{10'000};
 /// How long a rebalance waits for a broker that does not answer, for all partitions whose logs may be others.
 constexpr milliseconds kLeaveWait{3'000};
-/// How long Kafka surely keeps the offsets of a group without members: half of a day, the shortest default of
-/// offsets.retention.minutes. A process can be suspended for longer, or cut off.
-constexpr std::chrono::hours kOffsetsKept{12};
 /// The pause after a call that the broker did not answer.
 constexpr milliseconds kKafkaRest{2'000};
 /// How often it looks whether the handlers of an old log have ended.
@@ -84,7 +77,7 @@ void Engine::on_topic_change(const std::string& topic, bool exists) {
 
 /// `watermark`: the store's, in the log of its claim.
 LogIdentity::Known Engine::ask_kafka(const TopicPartition& at, std::optional<Offset> watermark, milliseconds wait) {
-  logs_.forget_offsets(LeaseClock::now() - kOffsetsKept);
+  forget_old_offsets();
   LogIdentity::Known known;
   if (const auto committed = consumer_->committed({&at, 1}, wait).front()) {
     known.committed = committed->offset;
@@ -101,82 +94,6 @@ LogIdentity::Known Engine::ask_kafka(const TopicPartition& at, std::optional<Off
   known.first = bounds->first;
   known.end = bounds->second;
   return known;
-}
-
-/// Removes the positions in topics that were deleted in the meantime: Kafka deletes a group's offsets with its topic.
-/// An offset of the old topic must not be committed in the new one, because it would skip records that were never read.
-/// At intervals, and as the last chance, it looks at all partitions: nothing else shows an idle consumer another topic
-/// whose log is as long as the old one.
-std::vector<TopicPartitionOffset> Engine::still_there(std::vector<TopicPartitionOffset> positions, bool wait) {
-  logs_.forget_offsets(LeaseClock::now() - kOffsetsKept);
-  std::vector<TopicPartition> asked;
-  for (const auto& position : positions) {
-    if (logs_.had_offset(position.at)) asked.push_back(position.at);
-  }
-  const auto lanes = shared_->scheduler.lanes();
-  if (wait || steady_clock::now() >= next_log_check_) {
-    auto all = watched(lanes);
-    if (!all.empty()) next_log_check_ = steady_clock::now() + kLogCheck;
-    for (auto& at : all) {
-      if (std::find(asked.begin(), asked.end(), at) == asked.end()) asked.push_back(std::move(at));
-    }
-  }
-  if (asked.empty() || drops_what_was_taken()) return positions;
-  std::vector<std::optional<ports::GroupOffset>> committed;
-  try {
-    committed = look_at_offsets(asked, wait ? kLastWait : kKafkaWait);
-  } catch (const BrokerError&) {
-    if (wait) {  // the last chance; without these commits the next owner reads more messages again
-      std::erase_if(positions, [&](const auto& position) { return logs_.had_offset(position.at); });
-      return positions;
-    }
-    on_commit_end(positions, false);
-    next_commit_ = steady_clock::now() + kKafkaRest;
-    return {};
-  }
-  for (std::size_t i = 0; i < asked.size(); ++i) {
-    if (committed[i] || !logs_.had_offset(asked[i])) continue;
-    std::erase_if(positions, [&](const auto& position) { return position.at == asked[i]; });
-    for (const auto& lane : lanes) {
-      if (lane->place.at == asked[i]) doubt(lane);
-    }
-  }
-  return positions;
-}
-
-/// A partition that this process reads, or has read, can show that the topic of a partition that it claims now was
-/// recreated.
-void Engine::look_for_recreated_topics() {
-  logs_.forget_offsets(LeaseClock::now() - kOffsetsKept);
-  const auto asked = logs_.with_offset();
-  if (asked.empty() || drops_what_was_taken()) return;
-  try {
-    look_at_offsets(asked, kKafkaWait);
-  } catch (const BrokerError&) {  // the claims ask again, each for its own partition
-  }
-}
-
-/// Asks Kafka for the group's offsets, and notes which there are, and which it has dropped.
-std::vector<std::optional<ports::GroupOffset>> Engine::look_at_offsets(const std::vector<TopicPartition>& asked,
-                                                                       milliseconds wait) {
-  auto committed = consumer_->committed(asked, wait);
-  for (std::size_t i = 0; i < asked.size(); ++i) {
-    if (committed[i]) logs_.has_offset(asked[i], LeaseClock::now());
-    else if (logs_.had_offset(asked[i])) logs_.shows_recreation(asked[i]);
-  }
-  return committed;
-}
-
-/// The partitions whose logs this process reads, without those of topics that do not exist now.
-std::vector<TopicPartition> Engine::watched(const std::vector<LanePtr>& lanes) {
-  std::vector<TopicPartition> all;
-  shared_->scheduler.locked([&] {
-    for (const auto& lane : lanes) {
-      const bool is_read = lane->phase == LaneState::Phase::open || lane->phase == LaneState::Phase::draining;
-      if (is_read && !lane->replaced && !logs_.was_gone(lane->place.at)) all.push_back(lane->place.at);
-    }
-  });
-  return all;
 }
 
 void Engine::begin_other_logs() {

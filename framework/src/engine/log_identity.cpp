@@ -1,6 +1,7 @@
 #include "engine/log_identity.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace turnstile::detail {
 
@@ -42,6 +43,22 @@ void LogIdentity::forget_offsets(LeaseClock::time_point seen_before) {
 bool LogIdentity::had_offset(const TopicPartition& at) const {
   const auto found = logs_.find(at);
   return found != logs_.end() && found->second.offset_seen;
+}
+
+bool LogIdentity::expects_offset(const TopicPartition& at) const {
+  const auto found = logs_.find(at);
+  return found != logs_.end() && (found->second.offset_seen || is_of_recreated_topic(at, found->second));
+}
+
+void LogIdentity::begun_elsewhere(const TopicPartition& at, const std::string& metadata) {
+  const auto read = read_incarnations(metadata);
+  Log& log = logs_[at];
+  if (!read || !log.incarnation || read->rbegin()->first <= *log.incarnation) return;
+  log = Log{};
+  log.recreation = recreations_[at.topic];
+  log.incarnation = read->rbegin()->first;
+  log.began = *read;
+  log.begun_elsewhere = true;
 }
 
 std::vector<TopicPartition> LogIdentity::with_offset() const {
@@ -90,7 +107,7 @@ bool LogIdentity::claimed(const TopicPartition& at, std::int32_t incarnation) {
   log.in_store = incarnation;
   log.incarnation = std::max(log.incarnation.value_or(0), incarnation);
   log.began.try_emplace(incarnation, 0);
-  return is_old;
+  return std::exchange(log.begun_elsewhere, false) || is_old;
 }
 
 bool LogIdentity::read(const TopicPartition& at, const std::string& metadata) {
@@ -186,8 +203,10 @@ void LogIdentity::settle(const TopicPartition& at, const Verdict& verdict, std::
   log.taken.reset();
   log.other_from.reset();
   log.went_back = false;
-  if (log.gone && verdict.kind == Verdict::Kind::recreated) log.begun_since_gone = true;
-  if (verdict.kind == Verdict::Kind::recreated) shows_recreation(at);
+  if (verdict.kind == Verdict::Kind::recreated) {
+    log.begun_since_gone = true;
+    shows_recreation(at);
+  }
   log.recreation = recreations_[at.topic];
   log.gone = false;
   log.exists_again = false;

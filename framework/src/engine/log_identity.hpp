@@ -62,6 +62,11 @@ class LogIdentity {
   /// The group may have had no members since. Then Kafka may have deleted offsets of topics that still exist.
   void forget_offsets(LeaseClock::time_point seen_before);
   [[nodiscard]] bool had_offset(const TopicPartition& at) const;
+  /// Kafka must have an offset of the group. If it has none, the topic was recreated.
+  [[nodiscard]] bool expects_offset(const TopicPartition& at) const;
+  /// Another member has committed an offset with this text, which metadata() returned there. If it belongs to a later
+  /// incarnation than the one that is known, everything that is known is about the old log, and is forgotten.
+  void begun_elsewhere(const TopicPartition& at, const std::string& metadata);
   /// All partitions for which had_offset() is true.
   [[nodiscard]] std::vector<TopicPartition> with_offset() const;
   /// This partition shows that its topic was recreated, so all its partitions are other logs.
@@ -105,6 +110,7 @@ class LogIdentity {
     bool gone = false;
     bool begun_since_gone = false;            ///< the log that exists now, before the topic was reported to exist again
     bool exists_again = false;                ///< and it was begun before
+    bool begun_elsewhere = false;             ///< since the last claim
     std::optional<std::int32_t> incarnation;  ///< under which all of this was learnt; absent before a claim
     std::optional<std::int32_t> in_store;     ///< the store's; lower: it has forgotten the later ones
     Incarnations began;

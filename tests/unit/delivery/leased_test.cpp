@@ -8,6 +8,7 @@
 
 #include "delivery/topic_runner.hpp"
 #include "message/message_id.hpp"
+#include "engine/end_bound.hpp"
 #include "tests/support/captured_log.hpp"
 #include "tests/support/eventually.hpp"
 #include "turnstile/decorators.hpp"
@@ -412,6 +413,22 @@ TEST_F(Leased, what_cannot_be_written_down_is_not_settled_and_not_run_again) {
   run({"b"});
   EXPECT_THAT(runs_, ElementsAre("a", "b")) << "b had not begun";
   EXPECT_TRUE(done("b"));
+}
+
+/// The pauses between its tries have grown to a second.
+TEST_F(Leased, who_is_cancelled_in_a_long_outage_gives_up_before_its_partition_is_released) {
+  handler(noting());
+  claims_->away = true;
+  std::chrono::steady_clock::time_point cancelled;
+  std::thread other([&] {
+    EXPECT_TRUE(eventually([&] { return claims_->end_calls >= 6; }));
+    cancelled = std::chrono::steady_clock::now();
+    watch_.cancel().request_stop();
+  });
+  EXPECT_THAT(kinds(run({"a"})), ElementsAre(Kind::put_back));
+  const auto ended = std::chrono::steady_clock::now();
+  other.join();
+  EXPECT_LT(ended - cancelled, detail::kGrace);
 }
 
 TEST_F(Leased, what_was_not_run_is_given_back) {

@@ -1,6 +1,7 @@
 // A consumer that takes over a partition of a topic that was recreated, from a member that had not found the new topic.
 
 #include "tests/unit/engine/engine_log_changes_fixture.hpp"
+#include "turnstile/lease_clock.hpp"
 
 namespace turnstile {
 namespace {
@@ -49,7 +50,11 @@ class TakenOver : public EngineLogs {
   }
   static Pipeline by_place(Pipeline p) { return std::move(p) | by_offset(); }
   struct Idle final : ports::AssignmentListener {
-    std::vector<TopicPartitionOffset> on_assigned(std::span<const TopicPartition>) override { return {}; }
+    std::size_t assigned = 0;
+    std::vector<TopicPartitionOffset> on_assigned(std::span<const TopicPartition> partitions) override {
+      assigned += partitions.size();
+      return {};
+    }
     void on_revoked(std::span<const TopicPartition>, bool) override {}
   } idle;
   std::unique_ptr<ports::BrokerConsumer> owner;
@@ -76,6 +81,53 @@ TEST_F(TakenOver, partitions_are_read_from_their_beginning_if_a_later_one_shows_
   broker->replace_topic("t", [](const auto& append) { fill(append, "another-"); });
   owner->close();
   expect_all_read();
+}
+
+/// Kafka does not answer once, before the claims.
+TEST_F(TakenOver, no_partition_is_begun_before_kafka_has_told_whether_the_topic_was_recreated) {
+  ASSERT_NO_FATAL_FAILURE(share_topic());
+  broker->evict(2);
+  broker->replace_topic("t", [](const auto& append) { fill(append, "another-"); });
+  broker->refuse_next_lookups(1);
+  owner->close();
+  expect_all_read();
+}
+
+/// Kafka keeps the offsets of a group that has members. So this one does not forget that there was one, although it has
+/// no partition for longer than Kafka would keep them without members.
+TEST_F(TakenOver, a_member_without_partitions_for_a_day_still_knows_that_the_topic_is_another_one) {
+  topic("t", 1);
+  owner = broker->open_consumer();
+  app = consumer("t", noting(by_place), config());
+  thread = start(*app);
+  produce(40, "old-");
+  ASSERT_TRUE(eventually([&] { return ran_all("old-", 40) && all_committed("t", 1); })) << log_text();
+  owner->subscribe({"t"}, idle);
+  ASSERT_TRUE(while_polling([&] { return idle.assigned == 1; })) << log_text();
+  for (int i = 0; i < 2; ++i) {
+    const auto before = broker->lookups();
+    LeaseClock::suspend(std::chrono::hours(7));
+    ASSERT_TRUE(while_polling([&] { return broker->lookups() > before; })) << "it does not look";
+  }
+  replace(40);
+  owner->close();
+  EXPECT_TRUE(eventually([&] { return ran_all("another-", 40) && all_committed("t", 1); })) << log_text();
+  EXPECT_EQ(ran().size(), 80U) << "nothing runs twice";
+}
+
+/// It was cut off from Kafka for so long that its offset may have expired. Ids tell which messages have taken effect.
+TEST_F(TakenOver, a_topic_that_was_recreated_while_kafka_was_away_for_a_day_is_read_from_its_beginning) {
+  topic("t", 1);
+  app = consumer("t", noting([](Pipeline p) { return std::move(p) | transactional(); }), config());
+  thread = start(*app);
+  produce(40, "old-");
+  ASSERT_TRUE(eventually([&] { return ran_all("old-", 40) && all_committed("t", 1); })) << log_text();
+  broker->refuse_lookups(true);
+  LeaseClock::suspend(std::chrono::hours(13));
+  replace(60);
+  broker->refuse_lookups(false);
+  EXPECT_TRUE(eventually([&] { return ran_all("another-", 60) && all_committed("t", 1); })) << log_text();
+  EXPECT_EQ(ran().size(), 100U) << "nothing runs twice";
 }
 
 }  // namespace

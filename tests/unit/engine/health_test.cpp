@@ -205,6 +205,21 @@ TEST_F(HealthTest, a_halted_consumer_that_stays_releases_its_partitions_and_repe
   EXPECT_EQ(app.health().state, Health::State::halted);
 }
 
+TEST_F(HealthTest, a_halted_consumer_that_stays_records_the_results_that_wait) {
+  broker->create_topic("t", 1);
+  Config stays = config();
+  stays.consumer.when_halted = HaltPolicy::release;
+  stays.consumer.drain_timeout = 10ms;
+  publish(1, 0, "m");
+  start(Pipeline([this](const Message&) { inbox->set_unavailable(true); }) | leased() | limit(1), stays);
+  ASSERT_TRUE(eventually([&] { return times_logged("its result could not be recorded; retrying") == 1; })) << log();
+  limiters->say(LimitersHealth::State::halted, kGone);
+  ASSERT_TRUE(eventually([&] { return times_logged("stopped") >= 1; })) << log();
+  inbox->set_unavailable(false);
+  EXPECT_TRUE(eventually([&] { return times_logged("their results are recorded now") == 1; })) << log();
+  EXPECT_EQ(times_logged("The process ends before"), 0U) << log();
+}
+
 TEST_F(HealthTest, a_poll_loop_tells_its_caller_instead_of_waiting_for_ever) {
   broker->create_topic("t", 1);
   limiters->shut = true;

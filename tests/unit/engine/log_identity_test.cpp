@@ -330,5 +330,32 @@ TEST_F(LogIdentityTest, knows_by_the_metadata_what_the_store_has_forgotten) {
   EXPECT_EQ(judge(95, 80, 0, 100).kind, Kind::same);
 }
 
+/// Another member begins the log that follows the first recreation. This process learns of both by another partition.
+TEST_F(LogIdentityTest, knows_by_the_metadata_which_recreation_another_member_has_seen) {
+  LogIdentity other;
+  other.claimed(at, 4);
+  watch.claimed(at, 3);
+  watch.has_offset(at, LeaseClock::now());
+  watch.topic_is_gone("t");
+  watch.begun_elsewhere(at, other.metadata(at));
+  watch.has_offset(at, LeaseClock::now());
+  EXPECT_EQ(judge({}, 300, 0, 5'000).kind, Kind::recreated) << "Kafka had an offset of that log";
+  watch.topic_is_gone("t");
+  EXPECT_TRUE(watch.claimed(at, 4)) << "it differs from what the partition's last claim showed";
+  EXPECT_EQ(judge({}, 300, 0, 5'000).kind, Kind::recreated);
+}
+
+/// What showed that the topic was recreated is not the report that it exists, which comes later.
+TEST_F(LogIdentityTest, a_log_that_was_begun_before_its_topic_was_reported_to_exist_is_not_begun_again) {
+  watch.topic_is_gone("t");
+  watch.claimed(at, 0);
+  const auto verdict = judge({}, 0, 0, 10);
+  ASSERT_EQ(verdict.kind, Kind::recreated);
+  watch.settle(at, verdict, 1, 0);
+  EXPECT_EQ(look(0, 10), Look::follow);
+  watch.exists_again(at);
+  EXPECT_EQ(judge({}, 0, 0, 10).kind, Kind::same);
+}
+
 }  // namespace
 }  // namespace turnstile::detail

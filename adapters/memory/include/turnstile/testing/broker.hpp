@@ -55,6 +55,10 @@ class MemoryBroker final : public ports::Broker {
   void refuse_commits(int count);
   /// Does not answer which offsets are committed, until it is called with false.
   void refuse_lookups(bool refuse);
+  /// Only the next `count` of these calls throw.
+  void refuse_next_lookups(int count);
+  /// How many of these calls were made, over all members.
+  [[nodiscard]] std::int64_t lookups() const;
   /// Deletes the committed offsets of the default group, as Kafka does if a group had no members for a week.
   void delete_offsets();
 
