@@ -246,8 +246,9 @@ std::optional<Offset> Engine::start_of(LaneState& lane, const ports::PartitionCl
   if (!committed) {
     if (!recreations_known_) {
       throw BrokerError(Code::kafka_unavailable,
-                        to_string(claim.at) + ": Kafka has no offset of the group, and did not answer whether the "
-                                              "topic's other partitions have one");
+                        to_string(claim.at) +
+                            ": Kafka has no offset of the group, and did not answer whether the "
+                            "topic's other partitions have one");
     }
     // Either the group had no members for a long time, and Kafka has deleted its offsets, or the topic was recreated.
     // In both cases the records' own ids show which of them have taken effect.

@@ -63,9 +63,8 @@ std::vector<TopicPartitionOffset> Engine::still_there(std::vector<TopicPartition
   } catch (const BrokerError&) {
     std::vector<TopicPartitionOffset> kept;
     if (wait) {  // the last chance; without these commits the next owner reads more messages again
-      const auto end = std::stable_partition(positions.begin(), positions.end(), [&](const auto& position) {
-        return !logs_.expects_offset(position.at);
-      });
+      const auto end = std::stable_partition(positions.begin(), positions.end(),
+                                             [&](const auto& position) { return !logs_.expects_offset(position.at); });
       kept.assign(positions.begin(), end);
       positions.erase(positions.begin(), end);
     }

@@ -214,7 +214,7 @@ TEST_F(HealthTest, a_halted_consumer_that_stays_records_the_results_that_wait) {
   start(Pipeline([this](const Message&) { inbox->set_unavailable(true); }) | leased() | limit(1), stays);
   ASSERT_TRUE(eventually([&] { return times_logged("its result could not be recorded; retrying") == 1; })) << log();
   limiters->say(LimitersHealth::State::halted, kGone);
-  ASSERT_TRUE(eventually([&] { return times_logged("stopped") >= 1; })) << log();
+  ASSERT_TRUE(eventually([&] { return times_logged("has left the group and does nothing") >= 1; })) << log();
   inbox->set_unavailable(false);
   EXPECT_TRUE(eventually([&] { return times_logged("their results are recorded now") == 1; })) << log();
   EXPECT_EQ(times_logged("The process ends before"), 0U) << log();
