@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "turnstile/message.hpp"
+#include "turnstile/trace.hpp"
 #include "turnstile/transaction.hpp"
 #include "turnstile/types.hpp"
 
@@ -37,6 +38,8 @@ class Context {
     std::string_view handler{};             ///< see handler()
     Mode mode = Mode::at_least_once;        ///< the topic's mode
     std::int64_t claim_fence = 0;           ///< see claim_fence()
+    const Message* message = nullptr;       ///< see trace(); null in a span handler
+    const TraceContext* trace = nullptr;    ///< see trace(); null if no tracer records the message's trace
   };
   /// The runtime and tests construct it.
   explicit Context(const Fields& fields) : fields_(fields) {}
@@ -87,6 +90,11 @@ class Context {
   /// message have different keys. In the other modes it is the id by which the inbox identifies the message.
   /// Absent in mode at_least_once, and in a span handler (use the ids of the single messages).
   [[nodiscard]] std::optional<MessageId> idempotency_key() const noexcept { return fields_.message_id; }
+  /// The trace context to pass on in calls to other services: that of the message, as its sender has set it. If a tracer
+  /// records the trace, it is the span of this handler. Replies and published messages get it by themselves, unless they
+  /// have a header traceparent of their own. Absent if the message has none, and in a span handler: there
+  /// trace_of(message) reads it.
+  [[nodiscard]] std::optional<TraceContext> trace() const;
   /// The name of the handler: the scope of its ids.
   [[nodiscard]] std::string_view handler() const noexcept { return fields_.handler; }
 

@@ -53,6 +53,7 @@ bool ClaimedUnit::claim(const Items& items) {
   std::vector<ports::Claim> claims;
   const auto take = [&] {
     const Timed timed(unit_.result().counts.claim_time);
+    const UnitTrace::Span span(unit_.trace(), SpanReport::Step::claim);
     claims = renewer.claims().claim(scope, entries_to_claim(items));
   };
   if (const auto failure = guarded(take)) {
@@ -154,6 +155,7 @@ void ClaimedUnit::record() {
   hold_->let_go(ends_);
   const auto held = [&] {
     const Timed timed(unit_.result().counts.commit_time);
+    const UnitTrace::Span span(unit_.trace(), SpanReport::Step::commit);
     return end_claims(ends_);
   }();
   TURNSTILE_FAILPOINT("after-complete");
@@ -261,7 +263,7 @@ const std::string* ClaimedUnit::refusal_of(const UnitItem& item) const {
 void ClaimedUnit::report_refusal(const UnitItem& item) const {
   const std::string* const why = refusal_of(item);
   if (why == nullptr) return;
-  unit_.services().run_log->error(Code::result_not_recorded, unit_.place().at, unit_.plan().handler, item.offset(),
+  unit_.services().run_log->error(Code::result_not_recorded, unit_.place().at, unit_.plan().handler, item.message(),
                                   "Handler finished, and PostgreSQL refused its result: " + *why);
 }
 
@@ -286,14 +288,14 @@ void ClaimedUnit::settle_lost(UnitItem& item, bool goes_on) {
   const auto& run_log = *unit_.services().run_log;
   const std::string* const refused = refusal_of(item);
   if (refused == nullptr && goes_on) {
-    run_log.warn(Code::result_pending, unit_.place().at, unit_.plan().handler, item.offset(),
+    run_log.warn(Code::result_pending, unit_.place().at, unit_.plan().handler, item.message(),
                  "Handler finished, but PostgreSQL became unavailable before its result was recorded (" +
                      unit_.result().why + "). This process goes on trying. Until then, " + consequence);
   } else {
     const Code code = refused == nullptr ? Code::claim_lost : Code::result_not_recorded;
     const std::string what =
         refused == nullptr ? "its claim was lost meanwhile" : "PostgreSQL refused its result (" + *refused + ")";
-    run_log.error(code, unit_.place().at, unit_.plan().handler, item.offset(),
+    run_log.error(code, unit_.place().at, unit_.plan().handler, item.message(),
                   "Handler finished, but " + what + ": " + consequence);
   }
   unit_.block(item);

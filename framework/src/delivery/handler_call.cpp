@@ -39,6 +39,7 @@ HandlerCall call_handler(Unit& unit, std::span<const Message> messages, Context&
   HandlerCall call;
   std::optional<Outcome> refused;
   ++unit.result().counts.handler_calls;
+  UnitTrace::Span span(unit.trace(), SpanReport::Step::handler, messages);
   call.failure = guarded(items, culprit, [&] {
     const Outcome outcome = invoke(unit, messages, context);
     call.skipped = outcome.kind() == Outcome::Kind::skip;
@@ -46,6 +47,7 @@ HandlerCall call_handler(Unit& unit, std::span<const Message> messages, Context&
   });
   if (refused) call.failure = Failure{.culprit = culprit, .why = refused->why(), .outcome = std::move(refused)};
   unit.watch().finish();
+  if (call.failure) span.failed(call.failure->why);
   return call;
 }
 

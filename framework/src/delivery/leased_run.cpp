@@ -92,7 +92,9 @@ void LeasedRun::run_handler(const Items& items) {
        .message_id = alone != nullptr ? std::optional(effect_key(unit_.plan().handler, *alone->id)) : std::nullopt,
        .handler = unit_.plan().handler,
        .mode = Mode::leased,
-       .claim_fence = alone != nullptr ? alone->claim.fence : 0});
+       .claim_fence = alone != nullptr ? alone->claim.fence : 0,
+       .message = alone != nullptr ? &batch.messages.front() : nullptr,
+       .trace = alone != nullptr ? unit_.begin_trace(*alone) : nullptr});
   const auto began = std::chrono::steady_clock::now();
   const HandlerCall called = call_handler(unit_, batch.messages, context, {}, nullptr);
   const auto took = std::chrono::steady_clock::now() - began;

@@ -38,6 +38,14 @@ void check_reply(const Unit& unit, UnitItem& item, std::string_view body) {
   item.replied = true;
 }
 
+/// The message, with the trace context of the message that it follows from. `from`: null if there are several.
+OwnedMessage traced(OwnedMessage message, const UnitItem* from) {
+  if (from == nullptr) return message;
+  if (from->trace != nullptr) put_trace(message, *from->trace);
+  else if (const auto trace = trace_of(from->message())) put_trace(message, *trace);
+  return message;
+}
+
 [[noreturn]] void refuse_without_store(const std::string& what) {
   throw StoreUnavailable("PostgreSQL is unavailable and the handler runs unclaimed (store_down = \"run\"), so its " +
                          what + " cannot be stored; the handler runs again once PostgreSQL answers");
@@ -51,13 +59,13 @@ std::optional<std::pair<OwnedMessage, MessageId>> reply_record(const Unit& unit,
   if (plan.reply_topics.empty()) return std::nullopt;
   auto reply = reply_to(item.message(), plan.reply_topics);
   if (const auto* none = std::get_if<NoReply>(&reply)) {
-    unit.services().run_log->warn(Code::reply_refused, unit.place().at, plan.handler, item.offset(),
+    unit.services().run_log->warn(Code::reply_refused, unit.place().at, plan.handler, item.message(),
                                   "This message gets no reply: " + none->why);
     return std::nullopt;
   }
   auto& record = std::get<OwnedMessage>(reply);
   record.payload = std::string(body);
-  return std::pair{std::move(record), reply_id(plan.handler, *item.id)};
+  return std::pair{traced(std::move(record), &item), reply_id(plan.handler, *item.id)};
 }
 
 bool send_reply(const Unit& unit, const UnitItem& item, std::string_view body) {
@@ -93,7 +101,7 @@ void TransactionOutgoing::reply(const Message* to, std::string_view body) {
 }
 
 void TransactionOutgoing::publish(const OwnedMessage& message) {
-  unit_.session().publish(message, id_or_new(message));
+  unit_.session().publish(traced(message, only_), id_or_new(message));
   ++published_;
 }
 
@@ -105,7 +113,8 @@ void BufferedOutgoing::reply(const Message* to, std::string_view body) {
 }
 
 void BufferedOutgoing::publish(const OwnedMessage& message) {
-  of_.front().messages.emplace_back(message, id_or_new(message));
+  UnitItem* const only = items_.size() == 1 ? items_.front() : nullptr;
+  of_.front().messages.emplace_back(traced(message, only), id_or_new(message));
 }
 
 void NoStoreOutgoing::reply(const Message*, std::string_view) { refuse_without_store("reply"); }

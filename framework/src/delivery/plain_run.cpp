@@ -68,6 +68,10 @@ HandlerCall PlainRun::call(std::span<const Message> messages, int attempt, UnitI
   Context::Fields given = fields(alone);
   given.stop = unit_.watch().start(messages.front());
   given.attempt = attempt;
+  if (alone != nullptr) {
+    given.message = &messages.front();
+    given.trace = unit_.begin_trace(*alone);
+  }
   Context context(given);
   return call_handler(unit_, messages, context, {}, alone);
 }

@@ -39,9 +39,17 @@ class RunState {
     cancelled_.store(false, std::memory_order_relaxed);
     timed_out_.store(false, std::memory_order_relaxed);
     permit_ = nullptr;
+    way_ = {};
   }
   /// Worker: the unit runs under this permit until reset(). The permit lives at least that long.
   void under(const Permit& permit) noexcept { permit_ = permit ? &permit : nullptr; }
+  /// Worker: how the unit came to it, for its traces.
+  struct Way {
+    std::optional<std::chrono::nanoseconds> permit_wait{};               ///< absent: the permit was there at once
+    std::optional<std::chrono::steady_clock::time_point> received_at{};  ///< its first message; absent: not known
+  };
+  void came(const Way& way) noexcept { way_ = way; }
+  [[nodiscard]] const Way& way() const noexcept { return way_; }
   /// Worker: the permit of this unit is lost.
   [[nodiscard]] bool permit_is_lost() const noexcept { return permit_ != nullptr && !permit_->holds(); }
   /// Worker: no further handler of this unit may start.
@@ -84,6 +92,7 @@ class RunState {
   std::mutex mutex_;  ///< protects source_ from the watchdog and the engine
   std::stop_source source_;
   const Permit* permit_ = nullptr;  ///< used by the worker only
+  Way way_;                         ///< used by the worker only
 };
 
 }  // namespace turnstile::detail

@@ -16,6 +16,7 @@
 #include "support/run_log.hpp"
 #include "turnstile/handler.hpp"
 #include "turnstile/ports/store.hpp"
+#include "turnstile/tracer.hpp"
 
 namespace turnstile::detail {
 
@@ -28,6 +29,7 @@ struct TopicServices {
   std::shared_ptr<DeadLetters> dead_letters;
   std::shared_ptr<const RunLog> run_log;
   Observers observers{};
+  std::shared_ptr<Tracer> tracer{};  ///< null: there are no traces
   std::chrono::milliseconds lock_timeout{5'000};
   std::chrono::milliseconds idle_timeout{30'000};
   /// Called on a worker's thread after something was committed to the outbox. May be empty.

@@ -84,10 +84,13 @@ std::optional<Failure> TransactionalRun::transact(const Items& items) {
 
 std::optional<Failure> TransactionalRun::begin(const Items& items) {
   const Timed timed(unit_.result().counts.claim_time);
-  return guarded([&] {
+  UnitTrace::Span span(unit_.trace(), SpanReport::Step::claim);
+  auto failure = guarded([&] {
     const auto admissions = session().begin(unit_.scope(), unit_.entries(items));
     for (std::size_t k = 0; k < items.size(); ++k) items[k]->admission = admissions[k];
   });
+  if (failure) span.failed(failure->why);
+  return failure;
 }
 
 std::optional<Failure> TransactionalRun::run_handlers(const Items& items, const Items& fresh) {
@@ -109,7 +112,9 @@ std::optional<Failure> TransactionalRun::run_one_by_one(const Items& items) {
                      .attempt = item.work->attempt,
                      .fence = unit_.place().fence,
                      .message_id = item.id,
-                     .handler = unit_.plan().handler});
+                     .handler = unit_.plan().handler,
+                     .message = item.work->message,
+                     .trace = unit_.begin_trace(item)});
     ++handled_;
     const auto began = std::chrono::steady_clock::now();
     HandlerCall called = call_handler(unit_, {item.work->message, 1}, context, items, &item);
@@ -164,10 +169,12 @@ std::optional<Failure> TransactionalRun::commit(const Items& items, const Items&
   std::optional<std::string> in_doubt;
   auto failure = guarded(items, nullptr, [&] {
     const Timed timed(unit_.result().counts.commit_time);
+    UnitTrace::Span span(unit_.trace(), SpanReport::Step::commit);
     try {
       session().commit();
     } catch (const CommitInDoubt& e) {
       in_doubt = e.what();
+      span.failed(*in_doubt);
     }
   });
   if (in_doubt) return decide_doubt(items, fresh, *in_doubt);

@@ -20,6 +20,13 @@ Unit::Unit(Topic& topic, std::span<const Work> works, const OwnedPartition& plac
   result_.counts.partition = place.at.partition;
   result_.counts.handler = plan().handler;
   result_.counts.messages = static_cast<std::int64_t>(works.size());
+  trace_ = UnitTrace::of(services().tracer.get(), plan(), place.at.partition, works);
+  if (!trace_) return;
+  const RunState::Way& way = watch.way();
+  const auto wanted_permit = started_ - way.permit_wait.value_or(std::chrono::nanoseconds(0));
+  if (way.received_at)
+    trace_->tell(SpanReport::Step::receive, *way.received_at, std::max(*way.received_at, wanted_permit));
+  if (way.permit_wait) trace_->tell(SpanReport::Step::wait_for_permit, wanted_permit, started_);
 }
 
 ports::InboxScope Unit::scope() const {

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,6 +13,7 @@
 #include "delivery/run_state.hpp"
 #include "delivery/topic.hpp"
 #include "delivery/unit_result.hpp"
+#include "delivery/unit_trace.hpp"
 #include "delivery/work.hpp"
 #include "message/request_headers.hpp"
 #include "turnstile/ports/claims.hpp"
@@ -30,6 +32,7 @@ struct UnitItem {
   bool begun = false;     ///< mode leased: the store has recorded that its handler may have begun
   bool recorded = false;  ///< mode leased: its result is recorded, or waits in PendingCompletions
   Verdict verdict{};
+  const TraceContext* trace = nullptr;  ///< the span of its handler; null unless its trace is recorded
 
   [[nodiscard]] const Message& message() const { return *work->message; }
   [[nodiscard]] Offset offset() const { return work->message->offset(); }
@@ -54,6 +57,12 @@ class Unit {
   [[nodiscard]] const OwnedPartition& place() const noexcept { return place_; }
   [[nodiscard]] ports::InboxSession& session() const noexcept { return *session_; }
   [[nodiscard]] RunState& watch() const noexcept { return watch_; }
+  /// Null unless a trace of its messages is recorded.
+  [[nodiscard]] UnitTrace* trace() const noexcept { return trace_.get(); }
+  /// A handler is about to be called for this item alone. Returns the span of that call, or null.
+  const TraceContext* begin_trace(UnitItem& item) const {
+    return item.trace = trace_ ? trace_->begin_handler(item.message()) : nullptr;
+  }
   /// The scope of a transaction over items of this unit, for the inbox.
   [[nodiscard]] ports::InboxScope scope() const;
   [[nodiscard]] std::vector<ports::InboxEntry> entries(const Items& items) const;
@@ -82,6 +91,7 @@ class Unit {
   std::vector<UnitItem> items_;
   std::vector<const UnitItem*> blocking_;
   UnitResult result_;
+  std::unique_ptr<UnitTrace> trace_;
   std::int64_t successes_ = 0;  ///< as of the last note_successes()
   std::chrono::steady_clock::time_point started_;
 };

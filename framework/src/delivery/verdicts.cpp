@@ -92,7 +92,7 @@ void Verdicts::retry(UnitItem& item, milliseconds delay, int attempt, const std:
   unit_.block(item);
   const auto& services = unit_.services();
   const TopicPlan& plan = unit_.plan();
-  services.run_log->warn(Code::handler_failed, unit_.place().at, plan.handler, item.offset(),
+  services.run_log->warn(Code::handler_failed, unit_.place().at, plan.handler, item.message(),
                          "attempt " + std::to_string(attempt - 1) + " failed; retrying in " +
                              std::to_string(delay.count()) + " ms: " + why);
   services.observers.tell(&Observer::on_retry, MessageReport{plan.topic, unit_.place().at.partition, item.offset(),
@@ -113,13 +113,14 @@ void Verdicts::dead_letter(UnitItem& item, const DeadLetter& letter) {
       unit_.memory().drop_pending(place, item.message());
       item.verdict.kind = Verdict::Kind::settled;
       ++unit_.result().counts.dead;
-      services.run_log->warn(Code::dead_lettered, place.at, plan.handler, item.offset(),
+      if (kept == DeadLetters::Kept::parked || kept == DeadLetters::Kept::went_round) ++unit_.result().counts.parked;
+      services.run_log->warn(Code::dead_lettered, place.at, plan.handler, item.message(),
                              text_of(kept, plan) + " (" + reason + " after " + std::to_string(letter.attempts) +
                                  " attempts): " + letter.error);
       services.observers.tell(
           &Observer::on_dead_letter,
           MessageReport{
-              plan.topic, place.at.partition, item.offset(), plan.handler, letter.attempts, letter.error, {}});
+              plan.topic, place.at.partition, item.offset(), plan.handler, letter.attempts, letter.error, {}, reason});
       return;
     }
     refused = "there is no place for it; give the topic a dead_letter";
@@ -140,7 +141,7 @@ void Verdicts::dead_letter(UnitItem& item, const DeadLetter& letter) {
   const bool first = !unit_.memory().pending_dead_letter(place, item.message());
   wait_to_dead_letter(item, letter, refused, kRefusedDelay);
   if (first) {
-    services.run_log->error(Code::dead_letter_refused, place.at, plan.handler, item.offset(),
+    services.run_log->error(Code::dead_letter_refused, place.at, plan.handler, item.message(),
                             "stopped: the message is dead (" + reason + ": " + letter.error +
                                 ") and its dead letter was refused: " + refused +
                                 "; the partition continues once the dead letter is accepted");
@@ -172,7 +173,7 @@ bool Verdicts::stops_for(UnitItem& item, const DeadLetter& letter) {
   wait_to_dead_letter(item, letter, why, kStoppedDelay);
   unit_.result().stopped = true;
   if (streaks.tell_of(place)) {
-    unit_.services().run_log->error(Code::too_many_dead_in_a_row, place.at, unit_.plan().handler, item.offset(),
+    unit_.services().run_log->error(Code::too_many_dead_in_a_row, place.at, unit_.plan().handler, item.message(),
                                     "partition stopped: " + why + ". The last one: " + letter.error);
   }
   return true;
@@ -181,14 +182,14 @@ bool Verdicts::stops_for(UnitItem& item, const DeadLetter& letter) {
 void Verdicts::skip_dead(UnitItem& item) {
   item.verdict.kind = Verdict::Kind::settled;
   ++unit_.result().counts.dead;
-  unit_.services().run_log->info(unit_.place().at, unit_.plan().handler, item.offset(),
+  unit_.services().run_log->info(unit_.place().at, unit_.plan().handler, item.message(),
                                  "is a dead letter already: not run (turnstile dlq replay runs it)");
 }
 
 void Verdicts::pass_over(UnitItem& item, std::string_view handler) {
   item.verdict.kind = Verdict::Kind::settled;
   ++unit_.result().counts.duplicates;
-  unit_.services().run_log->info(unit_.place().at, unit_.plan().handler, item.offset(),
+  unit_.services().run_log->info(unit_.place().at, unit_.plan().handler, item.message(),
                                  "passed over: it is a dead letter again, of handler " + std::string(handler));
 }
 

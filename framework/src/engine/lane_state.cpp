@@ -12,4 +12,11 @@ LaneState::Before what_was_settled(const LaneState& lane) {
   return before;
 }
 
+std::optional<SteadyTime> arrival_of(const LaneState& lane, Offset offset) {
+  for (const auto& [last, at] : lane.arrivals) {
+    if (offset <= last) return at;
+  }
+  return std::nullopt;
+}
+
 }  // namespace turnstile::detail

@@ -5,9 +5,11 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "delivery/owned_partition.hpp"
 #include "engine/lane.hpp"
@@ -36,6 +38,7 @@ struct LaneState {
   OwnedPartition place;  ///< changes only while nothing of the lane runs
   Lane lane;
   Phase phase = Phase::open;
+  std::deque<std::pair<Offset, SteadyTime>> arrivals;  ///< of blocks, by their last offset; only for traces
   bool wants_feed = false;           ///< the polling thread left records in Kafka because there was no room
   std::optional<Offset> read_up_to;  ///< used by the polling thread: the end that it last passed to the lane
   bool was_fed = false;              ///< used by the polling thread: it has passed records to the lane
@@ -67,6 +70,9 @@ struct LaneState {
   std::string unclaimed_why = "it was not tried yet";  ///< claiming, fenced
 };
 using LanePtr = std::shared_ptr<LaneState>;
+
+/// When the message at this offset arrived, if `arrivals` is kept.
+std::optional<SteadyTime> arrival_of(const LaneState& lane, Offset offset);
 
 /// The data for a lane that replaces this one. Only inside Scheduler::locked().
 LaneState::Before what_was_settled(const LaneState& lane);

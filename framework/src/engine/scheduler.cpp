@@ -153,6 +153,9 @@ bool Scheduler::pick_from(const LanePtr& lane, LaneUnit& unit, SteadyTime now, M
   }
   if (!careful) lane->lane.hand_out(unit_size(*lane), now, unit.works);
   lane->crowded_since.reset();
+  unit.received_at.reset();
+  if (topic.runner.services().tracer && !unit.works.empty())
+    unit.received_at = arrival_of(*lane, unit.works.front().message->offset());
   unit.lane = lane;
   unit.unclaimed = unclaimed;
   unit.alone = runs_alone_ = !unit.works.empty() && unit.works.front().alone;

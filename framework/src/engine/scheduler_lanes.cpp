@@ -44,10 +44,21 @@ void Scheduler::pass(LaneState& lane, Offset offset) {
   lane.lane.pass(offset);
 }
 
+namespace {
+
+void note_arrival(LaneState& lane, const ports::Block& block) {
+  auto& arrivals = lane.arrivals;
+  while (!arrivals.empty() && arrivals.front().first < lane.lane.position().value_or(0)) arrivals.pop_front();
+  if (!block.messages().empty()) arrivals.emplace_back(block.messages().back().offset(), steady_clock::now());
+}
+
+}  // namespace
+
 void Scheduler::feed(LaneState& lane, std::unique_ptr<ports::Block> block) {
   std::vector<std::unique_ptr<ports::Block>> spent;
   const std::lock_guard lock(mutex_);
   if (lane.lane.unsettled() == 0) lane.moved_at = steady_clock::now();
+  if (lane.topic.runner.services().tracer) note_arrival(lane, *block);
   lane.lane.add(std::move(block));
   spent = lane.lane.take_spent();
   wake_one();

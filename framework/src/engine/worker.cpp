@@ -15,6 +15,7 @@ void work(Scheduler& scheduler, WorkerSlot& slot, ports::Store* store) {
       TopicState& topic = unit.lane->topic;
       const std::stop_callback on_lost_permit(unit.permit.lost(), [&slot] { slot.watch.cancel().request_stop(); });
       slot.watch.under(unit.permit);
+      slot.watch.came({unit.waited, unit.received_at});
       if (unit.waited) topic.tell_of_permit(*unit.waited);
       if (topic.needs_store() && !session) session = store->open_session();
       result = unit.looks_up    ? topic.runner.look_up(unit.works, *unit.looks_up, *session)

@@ -22,6 +22,7 @@ struct LaneUnit {
   std::vector<Work> works;
   Permit permit;
   std::optional<std::chrono::nanoseconds> waited{};  ///< for the permit, if it was not there at once
+  std::optional<SteadyTime> received_at{};           ///< when its first message arrived; only for traces
   /// Of a look-up, which has no permit, and only checks whether the messages are settled already: the lane's place, which
   /// may change before it ends.
   std::optional<OwnedPartition> looks_up{};

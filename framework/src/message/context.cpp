@@ -48,4 +48,9 @@ void Context::publish(const OwnedMessage& message) const {
   fields_.outgoing->publish(message);
 }
 
+std::optional<TraceContext> Context::trace() const {
+  if (fields_.trace != nullptr) return *fields_.trace;
+  return fields_.message == nullptr ? std::nullopt : trace_of(*fields_.message);
+}
+
 }  // namespace turnstile

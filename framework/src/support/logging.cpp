@@ -69,6 +69,7 @@ std::string json_line(const spdlog::details::log_msg& message, const LogFields& 
   if (fields.offset) line["offset"] = *fields.offset;
   if (!fields.handler.empty()) line["handler"] = fields.handler;
   if (!fields.member.empty()) line["member"] = fields.member;
+  if (!fields.trace_id.empty()) line["trace_id"] = fields.trace_id;
   // An error's text may contain any bytes. Invalid UTF-8 is replaced, so that each line stays valid JSON.
   return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
@@ -167,6 +168,7 @@ std::string text_line(std::string_view message, const LogFields& fields) {
   if (fields.offset) append_field(line, "offset", std::to_string(*fields.offset));
   append_field(line, "handler", fields.handler);
   append_field(line, "member", fields.member);
+  append_field(line, "trace_id", fields.trace_id);
   return line;
 }
 

@@ -23,6 +23,7 @@ struct LogFields {
   std::optional<Offset> offset{};
   std::string_view handler{};
   std::string_view member{};
+  std::string_view trace_id{};
 };
 
 /// The logger of turnstile/log.hpp, with another sink.

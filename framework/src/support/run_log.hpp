@@ -1,6 +1,6 @@
 #pragma once
-// The runtime's log. Each line has topic, partition, offset, handler and member as fields, and at warn and error its
-// code.
+// The runtime's log. Each line has topic, partition, offset, handler, member and trace_id as fields, and at warn and
+// error its code.
 
 #include <memory>
 #include <optional>
@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "turnstile/code.hpp"
+#include "turnstile/message.hpp"
 #include "turnstile/types.hpp"
 
 namespace spdlog {
@@ -26,6 +27,12 @@ class RunLog {
   void info(const TopicPartition& at, std::string_view handler, Offset offset, std::string_view text) const;
   void warn(Code code, const TopicPartition& at, std::string_view handler, Offset offset, std::string_view text) const;
   void error(Code code, const TopicPartition& at, std::string_view handler, Offset offset, std::string_view text) const;
+  /// About a message. Its line also has the id of its trace, if it has one.
+  void info(const TopicPartition& at, std::string_view handler, const Message& message, std::string_view text) const;
+  void warn(Code code, const TopicPartition& at, std::string_view handler, const Message& message,
+            std::string_view text) const;
+  void error(Code code, const TopicPartition& at, std::string_view handler, const Message& message,
+             std::string_view text) const;
   /// About a partition as a whole.
   void info(const TopicPartition& at, std::string_view text) const;
   void warn(Code code, const TopicPartition& at, std::string_view text) const;

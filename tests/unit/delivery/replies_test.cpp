@@ -11,6 +11,7 @@
 #include "turnstile/error.hpp"
 #include "turnstile/testing/broker.hpp"
 #include "turnstile/testing/inbox.hpp"
+#include "turnstile/trace.hpp"
 
 namespace turnstile::detail {
 namespace {
@@ -128,6 +129,32 @@ TEST(Replies, are_kept_and_sent_once_the_transaction_has_committed) {
   EXPECT_THAT(world.published(), ElementsAre("replies re 1", "replies re 2"));
   EXPECT_EQ(world.inbox->response({1}, MessageId::from("id-2")), "re 2");
   EXPECT_EQ(world.rings, 1);
+}
+
+TEST(Replies, and_messages_belong_to_the_trace_of_their_message) {
+  const std::string trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+  std::vector<std::string> seen;
+  World world(Pipeline([&](const Message& message, Context& context) {
+                const auto mine = context.trace();
+                seen.push_back(mine ? to_traceparent(*mine) + " " + mine->state : "none");
+                context.reply(message.text());
+                OwnedMessage event;
+                event.topic = "events";
+                context.publish(event);
+                event.headers = {{"traceparent", "own"}};
+                context.publish(event);
+              }) |
+              transactional() | replies("replies"));
+  world.run({request(1, {{"traceparent", trace}, {"tracestate", "a=1"}}), request(2, {{"traceparent", "garbage"}})});
+  EXPECT_THAT(seen, ElementsAre(trace + " a=1", "none"));
+  std::vector<std::string> sent;
+  for (const auto& message : world.inbox->published()) {
+    const Message view(message);
+    sent.push_back(message.topic + " " + std::string(view.header("traceparent").value_or("none")) + " " +
+                   std::string(view.header("tracestate").value_or("none")));
+  }
+  EXPECT_THAT(sent, ElementsAre("replies " + trace + " a=1", "events " + trace + " a=1", "events own none",
+                                "replies none none", "events none none", "events own none"));
 }
 
 TEST(Replies, are_only_kept_where_no_topic_is_given) {

@@ -19,7 +19,8 @@ const LogFields all_fields{.code = Code::dead_lettered,
                            .partition = 3,
                            .offset = 1042,
                            .handler = "charge",
-                           .member = "m-1"};
+                           .member = "m-1",
+                           .trace_id = "4bf92f35"};
 
 class LoggingTest : public ::testing::Test {
  protected:
@@ -41,8 +42,9 @@ TEST_F(LoggingTest, text_has_the_fields_behind_the_message) {
   log(*logger("text"), level::warn, "dead-lettered", all_fields);
   EXPECT_TRUE(std::regex_match(
       out_.str(),
-      std::regex(R"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d warning dead-lettered )"
-                 R"(code=dead_lettered topic=payments partition=3 offset=1042 handler=charge member=m-1\n)")))
+      std::regex(
+          R"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d warning dead-lettered )"
+          R"(code=dead_lettered topic=payments partition=3 offset=1042 handler=charge member=m-1 trace_id=4bf92f35\n)")))
       << out_.str();
 }
 
@@ -57,6 +59,7 @@ TEST_F(LoggingTest, json_has_the_fields_as_fields) {
   EXPECT_EQ(line["offset"], 1042);
   EXPECT_EQ(line["handler"], "charge");
   EXPECT_EQ(line["member"], "m-1");
+  EXPECT_EQ(line["trace_id"], "4bf92f35");
   EXPECT_TRUE(
       std::regex_match(line["time"].get<std::string>(), std::regex(R"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z)")));
 }

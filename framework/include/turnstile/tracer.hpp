@@ -1,0 +1,55 @@
+#pragma once
+// The port for traces. A message whose sender records its trace (W3C Trace Context, turnstile/trace.hpp) gets a span for
+// each step of its processing. Other messages cost one look at their headers. Without a tracer nothing is looked at.
+//
+// An adapter sends the spans to a collector. Sampling follows the sender's decision: no trace begins here.
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "turnstile/trace.hpp"
+#include "turnstile/types.hpp"
+
+namespace turnstile {
+
+/// A step that has ended. The views are valid during the call.
+struct SpanReport {
+  /// The steps, in their order.
+  enum class Step : std::uint8_t {
+    receive,          ///< from the arrival in this process until a worker took the message
+    wait_for_permit,  ///< until there was a permit; only if it was not there at once
+    claim,            ///< PostgreSQL took the messages: their ids, or their claims
+    handler,          ///< a call of the handler
+    commit,           ///< until the results were permanent
+  };
+  Step step = Step::handler;                      ///< which step
+  TraceContext context{};                         ///< of this span: its trace, its own id, and its flags
+  std::array<std::uint8_t, 8> parent{};           ///< the span that has sent the message
+  std::chrono::system_clock::time_point start{};  ///< by this machine's clock
+  std::chrono::nanoseconds took{};                ///< its duration
+  std::string_view topic{};                       ///< the topic
+  std::int32_t partition = 0;                     ///< the partition
+  Offset offset = 0;                              ///< of the message; of several: of the first
+  std::int64_t messages = 1;                      ///< how many messages the step had
+  std::string_view handler{};                     ///< the handler's name
+  std::string_view error{};                       ///< why it failed; empty: it has not failed
+  /// A step of several messages is one span, in the trace of the first message whose trace is recorded. These are the
+  /// traces of all its messages that have one.
+  std::span<const TraceContext> links{};
+};
+/// "receive", "wait for permit", …
+std::string_view to_text(SpanReport::Step step);
+
+/// Takes the spans. Workers call it, several at once. An implementation must be thread-safe and quick, and must not
+/// throw.
+class Tracer {
+ public:
+  virtual ~Tracer() = default;
+  /// A step has ended.
+  virtual void on_span(const SpanReport& span) noexcept = 0;
+};
+
+}  // namespace turnstile
