@@ -143,7 +143,7 @@ TEST(Compose, waits_only_for_what_is_there_and_says_when_it_is_ready) {
 }
 
 TEST(Compose, pins_its_images) {
-  const std::regex pinned{"[a-z0-9/._-]+:[0-9]+\\.[0-9]+[a-z0-9.-]*(@sha256:[0-9a-f]{64})?"};
+  const std::regex pinned{"[a-z0-9/._-]+:v?[0-9]+\\.[0-9]+[a-z0-9.-]*(@sha256:[0-9a-f]{64})?"};
   std::set<std::string> built;
   for (const auto& service : compose()["services"])
     if (service.second["build"]) built.insert(service.second["image"].as<std::string>());

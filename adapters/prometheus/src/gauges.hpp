@@ -1,0 +1,15 @@
+#pragma once
+// The gauges of a consumer's state.
+
+#include <prometheus/metric_family.h>
+
+#include <vector>
+
+#include "turnstile/status.hpp"
+
+namespace turnstile::metrics {
+
+/// Appends the gauges. A value that is unknown has no line.
+void add_gauges(const Status& status, std::vector<::prometheus::MetricFamily>& to);
+
+}  // namespace turnstile::metrics
