@@ -144,6 +144,18 @@ std::optional<DeadRecord> Admin::load_dead(std::int64_t number) {
   });
 }
 
+std::vector<DeadOfTopic> Admin::dead_by_topic() {
+  const Rows rows = session_->ask(
+      "SELECT coalesce(f.consumer_group, ''), coalesce(f.topic, ''), sum(d.count)::bigint "
+      "FROM (SELECT slot, count(*) FROM dead WHERE replayed_at IS NULL GROUP BY slot) d "
+      "LEFT JOIN fence f ON f.slot = d.slot GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2");
+  std::vector<DeadOfTopic> all;
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    all.push_back({rows.get<std::string>(row, 0), rows.get<std::string>(row, 1), rows.get<std::int64_t>(row, 2)});
+  }
+  return all;
+}
+
 std::int64_t Admin::newest_dead() {
   return session_->ask("SELECT coalesce(max(id), 0) FROM dead").get<std::int64_t>(0, 0);
 }

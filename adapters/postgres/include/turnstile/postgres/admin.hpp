@@ -170,6 +170,13 @@ struct DeadFilter {
   std::int64_t most = 50;               ///< the largest number of dead letters
 };
 
+/// The dead letters of a group's topic that were not replayed.
+struct DeadOfTopic {
+  std::string group,       ///< the consumer group; empty if the fence row does not exist
+      topic;               ///< empty if the fence row does not exist
+  std::int64_t count = 0;  ///< how many
+};
+
 /// A published message that the broker refuses permanently.
 struct RefusedRecord {
   std::int64_t number = 0;         ///< its number for operators
@@ -284,6 +291,8 @@ class Admin {
   std::vector<DeadSummary> dead(const DeadFilter& filter);
   /// A dead letter with its record. Absent: there is none with this number.
   std::optional<DeadRecord> load_dead(std::int64_t number);
+  /// How many dead letters were not replayed, by topic; the most first.
+  std::vector<DeadOfTopic> dead_by_topic();
   /// The highest number of a dead letter, replayed or not. 0: there is none.
   std::int64_t newest_dead();
   /// For dead letters whose second copy the inbox could not detect. Commits that a replay begins, with a token of its
