@@ -12,6 +12,11 @@
 #include "turnstile/postgres/look.hpp"
 #include "turnstile/postgres/store.hpp"
 
+#if TURNSTILE_ADMIN
+#include "turnstile/admin/server.hpp"
+#include "turnstile/prometheus/metrics.hpp"
+#endif
+
 namespace turnstile {
 
 namespace {
@@ -45,6 +50,10 @@ class LazyDomain final : public ports::Limiters {
     const auto domain = joined();
     return domain ? domain->health() : LimitersHealth{};
   }
+  std::optional<ports::TokenLogState> log() const override {
+    const auto domain = joined();
+    return domain ? domain->log() : std::nullopt;
+  }
 
  private:
   std::shared_ptr<TokenDomain> joined() const {
@@ -71,6 +80,22 @@ class LazyDomain final : public ports::Limiters {
   std::shared_ptr<TokenDomain> domain_;
 };
 
+/// Metrics, and the endpoint that shows them.
+void add_admin(const AdminSettings::Address& address, Backends& backends) {
+#if TURNSTILE_ADMIN
+  const auto metrics = std::make_shared<metrics::PrometheusMetrics>();
+  backends.observers.push_back(metrics);
+  backends.serve = [address, metrics, logger = backends.logger](const AdminView& view) {
+    return std::make_shared<admin::Server>(
+        address, admin::Server::Parts{.view = view, .metrics = [metrics] { return metrics::to_text(*metrics); }},
+        logger);
+  };
+#else
+  throw ConfigError(
+      {"admin.listen: this Turnstile was built without the admin endpoint; build it with TURNSTILE_ADMIN=ON"});
+#endif
+}
+
 }  // namespace
 
 void look_at_system(const Config& config, Findings& findings) {
@@ -88,6 +113,7 @@ Backends connect(const Config& config, std::shared_ptr<spdlog::logger> logger) {
     if (config.limits.over == "cluster") backends.limiters = std::make_shared<LazyDomain>(config, std::move(logger));
   }
   if (config.postgres) backends.store = postgres::open_store(*config.postgres);
+  if (const auto address = config.admin.address()) add_admin(*address, backends);
   return backends;
 }
 

@@ -19,10 +19,11 @@ enum class Code : std::uint8_t {
   topic_missing,              ///< A topic does not exist in Kafka.
 
   // The process
-  api_misused,   ///< The program called Turnstile in a way that cannot work.
-  halted,        ///< A process cannot continue, and waiting does not help.
-  loop_stopped,  ///< PollLoop::stop() was called before the message was handled.
-  unexpected,    ///< An operation failed for a reason that has no code of its own.
+  admin_unavailable,  ///< The admin endpoint cannot listen on its address.
+  api_misused,        ///< The program called Turnstile in a way that cannot work.
+  halted,             ///< A process cannot continue, and waiting does not help.
+  loop_stopped,       ///< PollLoop::stop() was called before the message was handled.
+  unexpected,         ///< An operation failed for a reason that has no code of its own.
 
   // PostgreSQL
   commit_in_doubt,        ///< The answer to COMMIT was lost.

@@ -98,6 +98,18 @@ struct LogSettings {
   std::string format = "text";  ///< text | json
 };
 
+/// `[admin]`: the read-only endpoint with health, status and metrics.
+struct AdminSettings {
+  std::string listen;  ///< HOST:PORT, with port 0 for any free port; empty: there is no endpoint
+  /// The parts of `listen`.
+  struct Address {
+    std::string host;  ///< a name or an address, without the brackets of IPv6
+    int port = 0;      ///< 0: any free port
+  };
+  /// Absent: `listen` is empty, or no HOST:PORT.
+  [[nodiscard]] std::optional<Address> address() const;
+};
+
 /// A problem with a setting of [kafka]. The framework passes these settings on and does not know them.
 struct KafkaProblem {
   std::string key;                   ///< of [kafka]
@@ -130,6 +142,7 @@ class Config {
   ConsumerSettings consumer;                    ///< `[consumer]`
   LimitsSettings limits;                        ///< `[limits]`
   LogSettings log;                              ///< `[log]`
+  AdminSettings admin;                          ///< `[admin]`
   std::map<std::string, TopicSettings> topics;  ///< `[topics.NAME]`, by name
 
   /// The file, for later messages.

@@ -4,6 +4,8 @@
 #include <charconv>
 #include <vector>
 
+#include "turnstile/config.hpp"
+
 namespace turnstile::detail {
 namespace {
 
@@ -32,6 +34,11 @@ std::vector<std::string_view> split(std::string_view list) {
 }
 
 }  // namespace
+
+std::optional<std::string> check_listen(const std::string& address) {
+  if (address.empty() || AdminSettings{address}.address()) return std::nullopt;
+  return "is not HOST:PORT with a port from 0 to 65535; write 127.0.0.1:9464, or [::1]:9464";
+}
 
 std::optional<std::string> check_postgres_url(const std::string& url) {
   constexpr const char* form = "; write postgresql://USER@HOST:5432/DATABASE, or \"host=HOST dbname=DATABASE\"";
@@ -74,3 +81,13 @@ std::optional<std::string> check_servers(std::string_view servers) {
 }
 
 }  // namespace turnstile::detail
+
+std::optional<turnstile::AdminSettings::Address> turnstile::AdminSettings::address() const {
+  const auto port = detail::port_of(listen);
+  if (!port || (*port != "0" && !detail::is_port(*port))) return std::nullopt;
+  std::string_view host = std::string_view(listen).substr(0, listen.size() - port->size() - 1);
+  const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  if (bracketed) host = host.substr(1, host.size() - 2);
+  if (host.empty() || (!bracketed && host.find(':') != std::string_view::npos)) return std::nullopt;
+  return Address{std::string(host), std::stoi(std::string(*port))};
+}

@@ -10,6 +10,8 @@ namespace turnstile::detail {
 
 /// Checks a libpq URL or key=value text.
 std::optional<std::string> check_postgres_url(const std::string& url);
+/// Checks HOST:PORT, as in `[admin] listen`. An empty text is valid, and so is port 0.
+std::optional<std::string> check_listen(const std::string& address);
 /// Checks a list of HOST[:PORT], as in bootstrap.servers.
 std::optional<std::string> check_servers(std::string_view servers);
 

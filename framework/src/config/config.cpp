@@ -50,6 +50,7 @@ Config Config::parse(std::string_view toml, std::string_view name, const Environ
   config.consumer = detail::defaults(detail::consumer_keys());
   config.limits = detail::defaults(detail::limits_keys());
   config.log = detail::defaults(detail::log_keys());
+  config.admin = detail::defaults(detail::admin_keys());
   config.source = name;
   auto problems = detail::read_file(std::get<detail::TomlTable>(parsed), config);
   if (environment) {

@@ -70,6 +70,7 @@ class EnvironmentReader {
     section("consumer", consumer_keys(), config_.consumer);
     section("limits", limits_keys(), config_.limits);
     section("log", log_keys(), config_.log);
+    section("admin", admin_keys(), config_.admin);
     topics(all_topics({}, config_));
     return std::move(problems_);
   }
@@ -164,6 +165,7 @@ std::set<std::string> variables_that_are_read(const std::set<std::string>& topic
   add_names(names, "consumer", consumer_keys());
   add_names(names, "limits", limits_keys());
   add_names(names, "log", log_keys());
+  add_names(names, "admin", admin_keys());
   for (const auto& topic : topics) add_names(names, "topics." + topic, topic_keys());
   return names;
 }

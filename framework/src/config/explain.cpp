@@ -37,6 +37,7 @@ class Explainer {
     section("consumer", detail::consumer_keys(), config_.consumer);
     section("limits", detail::limits_keys(), config_.limits);
     section("log", detail::log_keys(), config_.log);
+    section("admin", detail::admin_keys(), config_.admin);
     for (const auto& name : topics()) topic(name);
     return std::move(found_);
   }
@@ -211,6 +212,7 @@ std::string example_config() {
   example(out, "[consumer]", detail::consumer_keys());
   example(out, "[limits]", detail::limits_keys());
   example(out, "[log]", detail::log_keys());
+  example(out, "[admin]", detail::admin_keys());
   example(out, "[topics." + std::string(kAnyTopic) + "]", detail::topic_keys());
   return out;
 }
@@ -221,6 +223,7 @@ std::string settings_reference() {
   reference(out, "consumer", detail::consumer_keys());
   reference(out, "limits", detail::limits_keys());
   reference(out, "log", detail::log_keys());
+  reference(out, "admin", detail::admin_keys());
   reference(out, "topics." + std::string(kAnyTopic), detail::topic_keys());
   return out;
 }

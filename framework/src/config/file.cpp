@@ -11,7 +11,8 @@
 namespace turnstile::detail {
 namespace {
 
-constexpr std::array<std::string_view, 6> kSections{"kafka", "postgres", "consumer", "limits", "log", "topics"};
+constexpr std::array<std::string_view, 7> kSections{"kafka", "postgres", "consumer", "limits",
+                                                    "log",   "admin",    "topics"};
 
 struct Leaf {
   std::string key;  ///< below its section: "limit", "retry.attempts"
@@ -66,6 +67,7 @@ class FileReader {
     else if (name == "consumer") settings(name, table, consumer_keys(), config_.consumer);
     else if (name == "limits") settings(name, table, limits_keys(), config_.limits);
     else if (name == "log") settings(name, table, log_keys(), config_.log);
+    else if (name == "admin") settings(name, table, admin_keys(), config_.admin);
     else topics(table);
   }
 
@@ -74,7 +76,7 @@ class FileReader {
     if (const auto near = suggest(name, kSections)) {
       why += "; did you mean [" + std::string(*near) + "]?";
     } else {
-      why += "; the sections are [kafka], [postgres], [consumer], [limits], [log] and [topics.NAME]";
+      why += "; the sections are [kafka], [postgres], [consumer], [limits], [log], [admin] and [topics.NAME]";
     }
     problem(name, node.line, why);
   }

@@ -140,6 +140,16 @@ std::span<const Setting<LogSettings>> log_keys() {
   return kKeys;
 }
 
+std::span<const Setting<AdminSettings>> admin_keys() {
+  using S = AdminSettings;
+  static constexpr std::array kKeys{
+      line<Checked<check_listen>, &S::listen, S>(
+          "listen", "\"\"", {},
+          "HOST:PORT of the read-only endpoint with `/healthz`, `/readyz`, `/status` and `/metrics`, as in `127.0.0.1:9464`. Empty: there is none. Port 0: any free port. It has no access control: only the monitoring may reach it."),
+  };
+  return kKeys;
+}
+
 std::span<const Setting<TopicSettings>> topic_keys() {
   using S = TopicSettings;
   static constexpr std::array kKeys{

@@ -17,6 +17,7 @@ constexpr std::array kNames{
     Named{retention_mismatch, "retention_mismatch"},
     Named{retry_without_dead_letter, "retry_without_dead_letter"},
     Named{topic_missing, "topic_missing"},
+    Named{admin_unavailable, "admin_unavailable"},
     Named{api_misused, "api_misused"},
     Named{halted, "halted"},
     Named{loop_stopped, "loop_stopped"},

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "turnstile/config.hpp"
+
 namespace turnstile::detail {
 namespace {
 
@@ -26,6 +28,17 @@ TEST(AddressesTest, of_brokers_are_a_list) {
   for (const char* servers : {"", "a:1,,b:2", "a:0", "a:65536", "a:x", "a:"}) {
     EXPECT_NE(check_servers(servers), std::nullopt) << servers;
   }
+}
+
+TEST(AddressesTest, to_listen_on_have_a_host_and_a_port) {
+  for (const char* address : {"", "127.0.0.1:9464", "localhost:0", "[::1]:9464", "0.0.0.0:65535"})
+    EXPECT_EQ(check_listen(address), std::nullopt) << address;
+  for (const char* address : {"9464", ":9464", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:65536", "::1:9464"})
+    EXPECT_NE(check_listen(address), std::nullopt) << address;
+  const auto parts = AdminSettings{"[::1]:9464"}.address();
+  ASSERT_TRUE(parts);
+  EXPECT_EQ(parts->host, "::1");
+  EXPECT_EQ(parts->port, 9464);
 }
 
 }  // namespace

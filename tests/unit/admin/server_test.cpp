@@ -1,0 +1,159 @@
+// The admin endpoint, as a program on the same machine sees it.
+
+#include "turnstile/admin/server.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <spdlog/spdlog.h>
+
+#include <mutex>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/captured_log.hpp"
+#include "tests/support/eventually.hpp"
+#include "tests/support/http_server.hpp"
+
+namespace turnstile::admin {
+namespace {
+
+using namespace std::chrono_literals;
+using test::eventually;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class AdminServerTest : public ::testing::Test {
+ protected:
+  AdminServerTest() {
+    status.health.state = Health::State::running;
+    status.in_group = true;
+    status.store_available = true;
+    status.token_log = ports::TokenLogState{.available = true};
+    status.threads.push_back({"polling", 0ms, 10s});
+  }
+  std::unique_ptr<Server> serve(int port = 0) {
+    Server::Parts parts;
+    parts.view.status = [this] {
+      const std::lock_guard lock(mutex);
+      return status;
+    };
+    parts.view.settings = [] {
+      return std::vector<ExplainedSetting>{{"postgres.url", "***", "", "environment TURNSTILE_POSTGRES_URL", "what"},
+                                           {"topics.t.limit", "", "no limit but the workers", "default", "what"}};
+    };
+    parts.metrics = [] { return std::string("turnstile_live 1\n"); };
+    auto server = std::make_unique<Server>(AdminSettings::Address{"127.0.0.1", port}, parts,
+                                           std::make_shared<spdlog::logger>("t", log.sink()));
+    return server;
+  }
+  httplib::Response get(const Server& server, const std::string& path, const std::string& method = "GET") {
+    EXPECT_TRUE(eventually([&] { return server.port() != 0; })) << log.str();
+    return test::send(server.port(), method, path, {}, "", "");
+  }
+  void set(const std::function<void(Status&)>& change) {
+    const std::lock_guard lock(mutex);
+    change(status);
+  }
+
+  std::mutex mutex;
+  Status status;
+  test::CapturedLog log;
+};
+
+TEST_F(AdminServerTest, is_healthy_while_its_threads_make_progress) {
+  const auto server = serve();
+  EXPECT_EQ(get(*server, "/healthz").status, 200);
+  set([](Status& s) { s.threads[0].quiet = 69s; });
+  EXPECT_EQ(get(*server, "/healthz").status, 200) << "a rebalance may take drain_timeout and more";
+  set([](Status& s) { s.threads[0].quiet = 71s; });
+  const auto stuck = get(*server, "/healthz");
+  EXPECT_EQ(stuck.status, 503);
+  EXPECT_EQ(stuck.body, "the polling thread has made no progress for 71 s\n");
+  set([](Status& s) {
+    s.threads.clear();
+    s.health.state = Health::State::halted;
+    s.health.reason = "the token log was deleted";
+  });
+  EXPECT_EQ(get(*server, "/healthz").body, "the consumer is halted: the token log was deleted\n");
+}
+
+TEST_F(AdminServerTest, is_ready_while_it_does_its_work_and_says_what_fails) {
+  const auto server = serve();
+  EXPECT_EQ(get(*server, "/readyz").status, 200);
+  set([](Status& s) { s.in_group = false; });
+  EXPECT_EQ(get(*server, "/readyz").body, "the consumer is not a member of its group yet\n");
+  set([](Status& s) {
+    s.in_group = true;
+    s.store_available = false;
+    s.token_log->available = false;
+  });
+  const auto away = get(*server, "/readyz");
+  EXPECT_EQ(away.status, 503);
+  EXPECT_EQ(away.body, "the database cannot be used\nthe token log cannot be reached\n");
+  EXPECT_EQ(get(*server, "/healthz").status, 200) << "a restart would not help";
+  set([](Status& s) { s.health.state = Health::State::stopping; });
+  EXPECT_EQ(get(*server, "/readyz").body, "the consumer is stopping\n");
+  EXPECT_EQ(get(*server, "/metrics").status, 200) << "also while it drains";
+}
+
+TEST_F(AdminServerTest, shows_the_state_and_the_settings_as_json) {
+  set([](Status& s) {
+    s.partitions.push_back({.at = {"t\xff", 3}, .position = 10, .end = 17, .in_flight = 3, .running = 1});
+    s.running.push_back({{"t\xff", 3}, 11, "charge", 2'500ms});
+    s.limiters.push_back({"psp", {.limit = 64, .in_use = 3}});
+    s.health.problems.push_back(
+        {.at = {"t", 0}, .reason = "it waits", .offset = {}, .since = std::chrono::system_clock::time_point(1'500ms)});
+  });
+  const auto server = serve();
+  const auto response = get(*server, "/status");
+  EXPECT_EQ(response.get_header_value("Content-Type"), "application/json");
+  const auto json = nlohmann::json::parse(response.body);
+  const auto& partition = json["partitions"][0];
+  EXPECT_EQ(partition["topic"], "t\xef\xbf\xbd") << "bytes that are not UTF-8 are replaced";
+  EXPECT_EQ(partition["lag"], 7);
+  EXPECT_EQ(partition["lag_seconds"], nullptr);
+  EXPECT_EQ(partition["running"][0]["offset"], 11);
+  EXPECT_EQ(partition["running"][0]["seconds"], 2.5);
+  EXPECT_EQ(json["limiters"][0]["limit"], 64);
+  EXPECT_EQ(json["health"]["problems"][0]["since"], "1970-01-01T00:00:01.500Z");
+  EXPECT_EQ(json["store"]["outbox"], nullptr);
+  EXPECT_EQ(json["settings"][0]["value"], "***");
+  EXPECT_EQ(json["settings"][0]["source"], "environment TURNSTILE_POSTGRES_URL");
+  EXPECT_EQ(json["settings"][1]["instead"], "no limit but the workers");
+}
+
+TEST_F(AdminServerTest, is_read_only) {
+  const auto server = serve();
+  for (const char* method : {"POST", "PUT", "DELETE", "PATCH", "OPTIONS"}) {
+    const auto response = get(*server, "/status", method);
+    EXPECT_EQ(response.status, 405) << method;
+    EXPECT_EQ(response.get_header_value("Allow"), "GET, HEAD") << method;
+  }
+  EXPECT_EQ(get(*server, "/nothing").status, 404);
+  EXPECT_THAT(get(*server, "/").body, HasSubstr("read-only"));
+}
+
+TEST_F(AdminServerTest, waits_for_a_port_that_is_in_use) {
+  auto first = serve();
+  ASSERT_TRUE(eventually([&] { return first->port() != 0; }));
+  const auto second = serve(first->port());
+  ASSERT_TRUE(eventually([&] { return log.str().find("cannot listen on 127.0.0.1:") != std::string::npos; }))
+      << log.str();
+  EXPECT_THAT(log.str(), HasSubstr("code=admin_unavailable"));
+  EXPECT_EQ(second->port(), 0);
+  first.reset();
+  EXPECT_EQ(get(*second, "/healthz").status, 200);
+}
+
+TEST_F(AdminServerTest, ends_while_clients_hold_their_connections) {
+  auto server = serve();
+  ASSERT_TRUE(eventually([&] { return server->port() != 0; }));
+  httplib::Client client("127.0.0.1", server->port());
+  client.set_keep_alive(true);
+  ASSERT_TRUE(client.Get("/healthz"));
+  const auto began = std::chrono::steady_clock::now();
+  server.reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 5s);
+}
+
+}  // namespace
+}  // namespace turnstile::admin
