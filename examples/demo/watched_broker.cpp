@@ -38,6 +38,10 @@ class WatchedConsumer final : public ports::BrokerConsumer {
                                                   std::chrono::milliseconds timeout) override {
     return inner_->bounds(of, timeout);
   }
+  std::vector<std::optional<Offset>> ends(std::span<const TopicPartition> of,
+                                          std::chrono::milliseconds timeout) override {
+    return inner_->ends(of, timeout);
+  }
   std::optional<Offset> read_up_to(const TopicPartition& of) override { return inner_->read_up_to(of); }
   void close() override { inner_->close(); }
   void hurry_when(std::function<bool()> hurry) override { inner_->hurry_when(std::move(hurry)); }

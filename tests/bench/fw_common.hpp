@@ -25,6 +25,12 @@ inline turnstile::Config plain_config(const std::string& brokers, const std::str
   return config;
 }
 
+/// Serves metrics, if the program is started with --admin-port.
+inline void add_admin(turnstile::Config& config, Args& args) {
+  if (const auto port = args.number("admin-port", 0); port != 0)
+    config.admin.listen = "127.0.0.1:" + std::to_string(port);
+}
+
 inline turnstile::PostgresSettings postgres_settings(const std::string& url, const std::string& schema) {
   turnstile::PostgresSettings settings;
   settings.url = turnstile::Secret(url);

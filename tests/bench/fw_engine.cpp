@@ -63,6 +63,7 @@ int main(int argc, char** argv) {
   const std::string order = args.text("order", "partition");
   const std::int64_t at_once = args.number("at-once", 0);
   const std::int64_t seconds_most = args.number("seconds", 0);
+  bench::add_admin(config, args);
   args.done();
 
   config.consumer.workers = static_cast<int>(at_once);

@@ -65,6 +65,7 @@ int main(int argc, char** argv) {
   const std::string topic = args.text("topic");
   config.topics[topic] = bench::topic_settings(mode, args.text("message-id", ""));
   const std::int64_t wanted = args.number("messages");
+  bench::add_admin(config, args);
   args.done();
 
   Consumer app(std::move(config));

@@ -195,5 +195,17 @@ TEST_P(BrokerContract, tells_the_bounds_of_a_partition) {
   EXPECT_EQ(reader.consumer->bounds({topic, 1}, 10s), std::pair(Offset{0}, Offset{0}));
 }
 
+TEST_P(BrokerContract, tells_where_partitions_end_of_which_one_does_not_exist) {
+  const auto topic = new_topic(2);
+  produce(topic, 0, 4);
+  Reader reader(*broker, {topic});
+  ASSERT_TRUE(reader.until_owns(2));
+  const std::vector<TopicPartition> asked{{topic, 1}, {topic, 7}, {topic, 0}};
+  EXPECT_THAT(reader.consumer->ends(asked, 10s),
+              ::testing::ElementsAre(std::optional<Offset>(0), std::nullopt, std::optional<Offset>(4)));
+  produce(topic, 0, 1);
+  EXPECT_THAT(reader.consumer->ends({{{topic, 0}}}, 10s), ::testing::ElementsAre(std::optional<Offset>(5)));
+}
+
 }  // namespace
 }  // namespace turnstile::test

@@ -123,6 +123,17 @@ TEST_P(ClaimsContract, what_is_done_is_an_id_of_the_inbox) {
   EXPECT_EQ(once({"n"}), "d");
 }
 
+TEST_P(ClaimsContract, are_counted_by_state) {
+  EXPECT_EQ(claims_->count(), ports::ClaimCounts{});
+  claim(by("one"), {"runs", "done", "back"});
+  claim(by("two"), {"fails"});
+  claim_and_vanish("three", {"doubt", "parked"});
+  end("one", {ended("done", 1), ended("back", 1, ports::ClaimEnd::Kind::given_back)});
+  end("two", {ended("fails", 1, ports::ClaimEnd::Kind::failed)});
+  EXPECT_EQ(claim(by("four"), {"parked"}), "p");
+  EXPECT_EQ(claims_->count(), (ports::ClaimCounts{.running = 1, .in_doubt = 1, .failed = 1, .parked = 1}));
+}
+
 TEST_P(ClaimsContract, responses_are_kept_bit_for_bit) {
   using namespace std::string_literals;
   claim(by("one"), {"a", "b", "c"});

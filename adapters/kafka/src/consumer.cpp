@@ -288,6 +288,22 @@ std::optional<std::pair<Offset, Offset>> KafkaConsumer::bounds(const TopicPartit
   return std::pair{low, high};
 }
 
+/// One request for each broker. The level of isolation is the consumer's, so that the messages of open transactions do
+/// not count. The known offsets of the last fetch would not do: a partition whose queue is full is not fetched.
+std::vector<std::optional<Offset>> KafkaConsumer::ends(std::span<const TopicPartition> of, milliseconds timeout) {
+  const PartitionList list{rd_kafka_topic_partition_list_new(static_cast<int>(of.size()))};
+  for (const auto& at : of)
+    rd_kafka_topic_partition_list_add(list.get(), at.topic.c_str(), at.partition)->offset = RD_KAFKA_OFFSET_END;
+  rd_kafka_offsets_for_times(client_->handle(), list.get(), ms(timeout));
+  std::vector<std::optional<Offset>> ends;
+  for (const auto& at : of) {
+    const auto* answer = rd_kafka_topic_partition_list_find(list.get(), at.topic.c_str(), at.partition);
+    const bool known = answer != nullptr && !answer->err && answer->offset >= 0;
+    ends.push_back(known ? std::optional<Offset>(answer->offset) : std::nullopt);
+  }
+  return ends;
+}
+
 void KafkaConsumer::close() {
   if (std::exchange(closed_, true)) return;
   leave_group();

@@ -21,7 +21,7 @@
 
 namespace turnstile::kafka {
 
-/// One thread owns and uses it, except wake(). librdkafka's callbacks also run on that thread, inside poll() and
+/// One thread owns and uses it, except wake() and ends(). librdkafka's callbacks also run on that thread, inside poll() and
 /// close().
 class KafkaConsumer final : public ports::BrokerConsumer, private ClientEvents {
  public:
@@ -40,6 +40,8 @@ class KafkaConsumer final : public ports::BrokerConsumer, private ClientEvents {
   void close() override;
   void hurry_when(std::function<bool()> hurry) override { hurry_ = std::move(hurry); }
   std::optional<Offset> read_up_to(const TopicPartition& of) override;
+  std::vector<std::optional<Offset>> ends(std::span<const TopicPartition> of,
+                                          std::chrono::milliseconds timeout) override;
 
  private:
   using SteadyClock = std::chrono::steady_clock;

@@ -132,6 +132,12 @@ std::int64_t KafkaTokenLog::begin() { return ask_for(RD_KAFKA_OFFSET_BEGINNING, 
 
 std::int64_t KafkaTokenLog::end() { return ask_for(RD_KAFKA_OFFSET_END, topic_, kAskTimeout); }
 
+std::optional<std::int64_t> KafkaTokenLog::known_end() const {
+  std::int64_t low = RD_KAFKA_OFFSET_INVALID, high = RD_KAFKA_OFFSET_INVALID;
+  const auto code = rd_kafka_get_watermark_offsets(consumer_->handle(), topic_.c_str(), 0, &low, &high);
+  return code || high < 0 ? std::nullopt : std::optional(high);
+}
+
 /// Reads from the end, one at a time: only the newest snapshots are needed, and before compaction the topic can contain
 /// thousands.
 std::optional<ports::TokenLog::Snapshot> KafkaTokenLog::snapshot(std::int64_t before) {

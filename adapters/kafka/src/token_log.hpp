@@ -24,6 +24,7 @@ class KafkaTokenLog final : public ports::TokenLog, private ClientEvents {
   std::optional<Snapshot> snapshot(std::int64_t before = kNewest) override;
   std::int64_t begin() override;
   std::int64_t end() override;
+  [[nodiscard]] std::optional<std::int64_t> known_end() const override;
   void seek(std::int64_t position) override;
   std::vector<Record> read(std::chrono::milliseconds timeout) override;
   void append(std::string bytes) override;

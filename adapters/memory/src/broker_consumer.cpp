@@ -131,6 +131,16 @@ class MemoryConsumer final : public ports::BrokerConsumer {
     return std::pair{partition->first, partition->end};
   }
 
+  std::vector<std::optional<Offset>> ends(std::span<const TopicPartition> of, std::chrono::milliseconds) override {
+    std::lock_guard lock(cluster_->mutex);
+    std::vector<std::optional<Offset>> ends;
+    for (const auto& at : of) {
+      const auto* partition = cluster_->refuses_lookups ? nullptr : cluster_->find(at);
+      ends.push_back(partition == nullptr ? std::nullopt : std::optional(partition->end));
+    }
+    return ends;
+  }
+
   std::optional<Offset> read_up_to(const TopicPartition& of) override {
     std::lock_guard lock(cluster_->mutex);
     const auto* partition = cluster_->find(of);

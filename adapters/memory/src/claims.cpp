@@ -66,6 +66,19 @@ class MemoryClaims final : public ports::Claims {
     return still;
   }
 
+  ports::ClaimCounts count() override {
+    const std::lock_guard lock(state_->mutex);
+    state_->require_available();
+    const auto now = Clock::now();
+    ports::ClaimCounts counts;
+    for (const auto& [key, row] : state_->claims) {
+      if (row.state == State::failed) ++counts.failed;
+      else if (row.state == State::parked) ++counts.parked;
+      else ++(row.expires < now ? counts.in_doubt : counts.running);
+    }
+    return counts;
+  }
+
  private:
   using State = ClaimRow::State;
 

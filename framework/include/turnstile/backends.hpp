@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "turnstile/config.hpp"
 #include "turnstile/findings.hpp"
@@ -19,6 +20,10 @@ class Limiters;
 
 namespace turnstile {
 
+class Observer;
+class Tracer;
+struct AdminView;
+
 /// The outside parts of a Consumer or a PollLoop. Each may be replaced. They are shared, so they live as long as their
 /// users.
 struct Backends {
@@ -30,6 +35,13 @@ struct Backends {
   std::shared_ptr<spdlog::logger> logger{};
   /// Examines the parts from outside, for Consumer::check(). May be empty.
   std::function<void(const Config&, Findings&)> look{};
+  /// Observers of all topics. A Consumer and a PollLoop add them to their own.
+  std::vector<std::shared_ptr<Observer>> observers{};
+  /// Takes the spans of messages whose trace is recorded. Null: there are none.
+  std::shared_ptr<Tracer> tracer{};
+  /// Shows a running Consumer to the outside, for `[admin]`. Called at the start of run(); the result is destroyed at
+  /// its end. May be empty.
+  std::function<std::shared_ptr<void>(const AdminView&)> serve{};
 };
 
 /// Kafka and PostgreSQL, as the configuration names them. Link turnstile::turnstile, which contains both adapters.

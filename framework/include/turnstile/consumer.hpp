@@ -12,6 +12,8 @@
 #include "turnstile/findings.hpp"
 #include "turnstile/handler.hpp"
 #include "turnstile/health.hpp"
+#include "turnstile/status.hpp"
+#include "turnstile/tracer.hpp"
 
 namespace turnstile {
 
@@ -30,6 +32,8 @@ class Consumer {
   Consumer& topic(const std::string& name, Pipeline pipeline);
   /// Adds an observer for all topics.
   Consumer& observe(std::shared_ptr<Observer> observer);
+  /// Sets the tracer of all topics. Null: none.
+  Consumer& trace(std::shared_ptr<Tracer> tracer);
   /// Sets the logger, also of the limiters and the Kafka client. Default: a logger to stderr, as [log] configures it.
   Consumer& logger(std::shared_ptr<spdlog::logger> logger);
 
@@ -49,6 +53,10 @@ class Consumer {
   /// The current state. Any thread may call it, before, during and after run(), but not from within an Observer. Call
   /// it only a few times a second, because it takes the workers' locks for some microseconds for each partition.
   [[nodiscard]] Health health() const;
+  /// As health(), with the numbers of its partitions, handlers and limits. The first call begins to ask Kafka and
+  /// PostgreSQL for what only they know; see turnstile/status.hpp. Also no call from within an Observer, and only a few
+  /// times a second.
+  [[nodiscard]] Status status() const;
   /// Runs the checks of `turnstile doctor` for the topics and handlers of this program, and reports why a partition
   /// stalls. Any thread may call it, also before run(). It waits some seconds for servers that do not answer.
   [[nodiscard]] std::vector<Finding> check() const;

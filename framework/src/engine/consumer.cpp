@@ -8,13 +8,14 @@
 #include "engine/engine.hpp"
 #include "engine/setup.hpp"
 #include "support/process_name.hpp"
+#include "turnstile/admin_view.hpp"
 #include "turnstile/error.hpp"
 
 namespace turnstile {
 
 struct Consumer::State {
   detail::ConsumerSpec spec;
-  std::shared_ptr<detail::HealthBoard> health = std::make_shared<detail::HealthBoard>();
+  std::shared_ptr<detail::StatusBoard> status = std::make_shared<detail::StatusBoard>();
   bool handle_signals = true;
   std::atomic<int> stop{0};
 };
@@ -60,8 +61,10 @@ class SignalWatch {
 Consumer::Consumer(Config config, Backends backends) : state_(std::make_unique<State>()) {
   state_->spec.config = std::move(config);
   state_->spec.backends = std::move(backends);
+  for (const auto& observer : state_->spec.backends.observers) state_->spec.observers.add(observer);
+  state_->spec.tracer = state_->spec.backends.tracer;
   if (!state_->spec.backends.limiters) state_->spec.backends.limiters = make_local_limiters();
-  state_->health->name(detail::own_name(state_->spec.config.client()));
+  state_->status->name(detail::own_name(state_->spec.config.client()));
 }
 
 Consumer::~Consumer() = default;
@@ -73,6 +76,11 @@ Consumer& Consumer::topic(const std::string& name, Pipeline pipeline) {
 
 Consumer& Consumer::observe(std::shared_ptr<Observer> observer) {
   state_->spec.observers.add(std::move(observer));
+  return *this;
+}
+
+Consumer& Consumer::trace(std::shared_ptr<Tracer> tracer) {
+  state_->spec.tracer = std::move(tracer);
   return *this;
 }
 
@@ -88,7 +96,12 @@ Consumer& Consumer::handle_signals(bool on) {
 
 void Consumer::stop() noexcept { state_->stop.fetch_add(1); }
 
-Health Consumer::health() const { return state_->health->look(); }
+Health Consumer::health() const { return state_->status->look().health; }
+
+Status Consumer::status() const {
+  state_->status->want_all();
+  return state_->status->look();
+}
 
 std::vector<Finding> Consumer::check() const {
   Findings findings;
@@ -105,14 +118,16 @@ std::vector<ExplainedSetting> Consumer::explain(std::string_view key) const {
 }
 
 void Consumer::run() {
-  state_->health->set(Health::State::starting);
+  state_->status->set(Health::State::starting);
   try {
     run_until_stopped();
   } catch (const std::exception& error) {
-    state_->health->set(Health::State::halted, error.what());
+    state_->status->set(Health::State::halted, error.what());
+    state_->spec.observers.tell(&Observer::on_status, state_->status->look());
     throw;
   }
-  if (state_->health->look().state != Health::State::halted) state_->health->set(Health::State::stopped);
+  if (health().state != Health::State::halted) state_->status->set(Health::State::stopped);
+  state_->spec.observers.tell(&Observer::on_status, state_->status->look());
 }
 
 void Consumer::run_until_stopped() {
@@ -121,12 +136,14 @@ void Consumer::run_until_stopped() {
   const SignalWatch signals(state_->stop, state_->handle_signals);
   const detail::EndBound bound(spec.backends.store, state_->stop, spec.config.consumer.drain_timeout);
   const auto run_log = detail::open_run_log(spec);
+  const AdminView view{.status = [this] { return status(); }, .settings = [this] { return explain(); }};
+  const auto admin = spec.backends.serve ? spec.backends.serve(view) : nullptr;
   const auto relay = detail::make_relay(spec, run_log);
   auto topics = detail::build_topics(spec, run_log, false, [relay] { relay->ring(); });
   detail::EngineSettings settings{.consumer = spec.config.consumer,
                                   .group = spec.config.group(),
                                   .workers = detail::worker_count(spec.config, topics),
-                                  .health = state_->health};
+                                  .status = state_->status};
   if (spec.config.postgres) settings.lock_timeout = spec.config.postgres->lock_timeout;
   detail::Engine engine(settings, *spec.backends.broker, spec.backends.store, spec.backends.limiters, run_log);
   const bool stores = detail::need_store(topics);

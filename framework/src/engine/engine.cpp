@@ -39,7 +39,8 @@ Engine::Engine(EngineSettings settings, ports::Broker& broker, std::shared_ptr<p
 
 Engine::~Engine() {
   waker_->point_to(nullptr);
-  settings_.health->ask({});
+  settings_.status->ask({});
+  if (reporter_) reporter_->stop();
   if (keeper_) keeper_->stop();
   shared_->scheduler.stop();
   for (auto& worker : workers_) {
@@ -77,32 +78,39 @@ void Engine::run(const std::atomic<int>& stop) {
                                                                   .purge = settings_.consumer.purge,
                                                                   .retained = retained(shared_->topics),
                                                                   .producers = numbering_producers(shared_->topics),
-                                                                  .observers = std::move(observers)},
+                                                                  .observers = observers},
                                         shared_->scheduler, store_, run_log_, std::move(calls));
+  reporter_ =
+      std::make_unique<StatusReporter>(StatusReporter::Settings{.observers = observers,
+                                                                .store = need_store(shared_->topics) ? store_ : nullptr,
+                                                                .counts_claims = uses(shared_->topics, Mode::leased),
+                                                                .longest_round = settings_.consumer.drain_timeout},
+                                       *settings_.status, *consumer_);
   for (const auto& topic : shared_->topics) names_.push_back(topic->runner.plan().topic);
   consumer_->hurry_when([&stop] { return stop.load(std::memory_order_relaxed) > 1; });
   consumer_->subscribe(names_, *this);
   at_work_ = true;
   count_partitions(0);
-  settings_.health->ask([this](Health& health) { describe(health); });
+  settings_.status->ask([this](Status& status) { describe(status); });
   std::string halted;
   try {
     halted = poll_until(stop);
   } catch (const std::exception& e) {
     // Before the waits of an orderly shutdown, which may be long: the log should first tell why.
     run_log_->error(code_of(e), std::string("the consumer ends: ") + e.what());
-    settings_.health->set(Health::State::stopping);
+    settings_.status->set(Health::State::stopping);
     shut_down();
     throw;
   }
   if (!halted.empty()) return halt(halted);
-  settings_.health->set(Health::State::stopping);
+  settings_.status->set(Health::State::stopping);
   shut_down();
 }
 
 /// Why it cannot continue. Empty: it was stopped.
 std::string Engine::poll_until(const std::atomic<int>& stop) {
   while (stop.load(std::memory_order_relaxed) == 0) {
+    reporter_->polls();
     consumer_->poll(kPollWait);
     if (fatal_) std::rethrow_exception(fatal_);
     if (const auto why = shared_->scheduler.broken()) throw TransactionEnded(*why);
@@ -189,6 +197,7 @@ TopicState* Engine::topic_of(const TopicPartition& at) const {
 }
 
 void Engine::on_revoked(std::span<const TopicPartition> partitions, bool lost) {
+  reporter_->revokes(lost);
   std::vector<LanePtr> lanes;
   for (const auto& lane : shared_->scheduler.lanes()) {
     if (std::find(partitions.begin(), partitions.end(), lane->place.at) != partitions.end()) lanes.push_back(lane);
@@ -263,6 +272,7 @@ void Engine::shut_down() {
   at_work_ = false;
   run_log_->info("stopping: no new handlers, waiting for those that run");
   release(shared_->scheduler.lanes(), false);
+  reporter_->leave_kafka();
   consumer_->close();
   waker_->point_to(nullptr);
   keeper_->stop();

@@ -17,7 +17,7 @@
 #include "engine/log_identity.hpp"
 #include "engine/partition_keeper.hpp"
 #include "engine/scheduler.hpp"
-#include "support/health_board.hpp"
+#include "engine/status_reporter.hpp"
 #include "turnstile/config.hpp"
 #include "turnstile/ports/broker.hpp"
 #include "turnstile/ports/limiter.hpp"
@@ -29,7 +29,7 @@ struct EngineSettings {
   std::string group;
   int workers = 4;
   std::chrono::milliseconds lock_timeout{5'000};
-  std::shared_ptr<HealthBoard> health = std::make_shared<HealthBoard>();
+  std::shared_ptr<StatusBoard> status = std::make_shared<StatusBoard>();
 };
 
 class Engine final : private ports::AssignmentListener {
@@ -63,7 +63,7 @@ class Engine final : private ports::AssignmentListener {
   void halt(const std::string& why);
   void tell_of_waiting();
   void count_partitions(std::size_t now);
-  void describe(Health& health) const;
+  void describe(Status& status) const;
   // How partitions are claimed (engine_claims.cpp).
   LanePtr open_claiming(TopicState& topic, OwnedPartition place, std::optional<LaneState::Before> before = {});
   void open_unfenced(const std::vector<LanePtr>& lanes);
@@ -142,6 +142,7 @@ class Engine final : private ports::AssignmentListener {
   bool at_work_ = false;  ///< true from the subscription to the shutdown
   /// Since when it has waited for partitions. Absent: it has some, or has reported the wait.
   std::optional<SteadyTime> waiting_since_;
+  std::unique_ptr<StatusReporter> reporter_;  ///< its thread uses consumer_, and ends before
   /// Last, so that it is destroyed first: its close() calls functions that need the other members.
   std::unique_ptr<ports::BrokerConsumer> consumer_;
 };

@@ -47,6 +47,7 @@ std::vector<TopicPartitionOffset> Engine::on_assigned(std::span<const TopicParti
   count_partitions(partitions_ + partitions.size());
   auto starts = claim(claiming);
   limiters_->wait_until_claimed();  // no message of them has been read yet
+  reporter_->assigned(partitions_);
   return starts;
 }
 

@@ -69,8 +69,7 @@ class Lane {
 
   /// The offset up to which all messages are settled. Absent before the first message.
   [[nodiscard]] std::optional<Offset> position() const noexcept { return tracker_.position(); }
-  /// The first message. Absent before it arrives.
-  [[nodiscard]] std::optional<Offset> first() const noexcept { return tracker_.first(); }
+  [[nodiscard]] std::optional<Offset> first() const noexcept { return tracker_.first(); }  ///< absent: none arrived yet
   /// The offsets that were added and are not settled.
   [[nodiscard]] std::set<Offset> open_offsets() const { return tracker_.open_offsets(); }
   /// The offset after the last message. Absent before the first.
@@ -82,6 +81,7 @@ class Lane {
   /// The mean size of the messages in the last block. 0: there was none yet.
   [[nodiscard]] std::size_t mean_bytes() const noexcept { return mean_bytes_; }
   [[nodiscard]] std::size_t running() const noexcept { return running_; }
+  [[nodiscard]] std::size_t delayed() const noexcept { return delayed_.size(); }  ///< messages that wait for a retry
   /// The oldest unsettled message: it blocks the partition.
   [[nodiscard]] const Message* oldest() const;
   /// The number of the attempt of `oldest` that runs now or comes next.

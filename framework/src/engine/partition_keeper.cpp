@@ -42,9 +42,9 @@ PartitionKeeper::PartitionKeeper(Settings settings, Scheduler& scheduler, std::s
   thread_.start(PeriodicThread::after(kTick));
   watchdog_.start(PeriodicThread::after(kTick));
   if (!store_ || (settings_.retained.empty() && !settings_.producers)) return;
-  purger_ = std::make_unique<Purger>(Purger::Settings{.purge = settings_.purge, .producers = settings_.producers},
-                                     settings_.retained,
-                                     std::shared_ptr<ports::Retention>(store_, &store_->retention()), run_log_);
+  purger_ = std::make_unique<Purger>(
+      Purger::Settings{.purge = settings_.purge, .producers = settings_.producers, .observers = settings_.observers},
+      settings_.retained, std::shared_ptr<ports::Retention>(store_, &store_->retention()), run_log_);
 }
 
 PartitionKeeper::~PartitionKeeper() { stop(); }

@@ -19,6 +19,11 @@ constexpr std::chrono::milliseconds kFlush{1'000};
 
 void PollLoopState::build() {
   run_log = open_run_log(spec);
+  if (spec.backends.serve)
+    run_log->warn(
+        Code::admin_unavailable,
+        "[admin] listen has no effect: a PollLoop has no admin endpoint. For metrics, observe the topics with "
+        "turnstile/prometheus/metrics.hpp, and expose them from the program");
   relay = make_relay(spec, run_log);
   const auto ring = [relay = relay] {
     if (relay) relay->ring();
@@ -230,6 +235,8 @@ PollLoop::PollLoop(Config config, Backends backends) : state_(std::make_unique<d
   state_->spec.config = std::move(config);
   state_->spec.backends = std::move(backends);
   if (!state_->spec.backends.limiters) state_->spec.backends.limiters = make_local_limiters();
+  for (const auto& observer : state_->spec.backends.observers) state_->spec.observers.add(observer);
+  state_->spec.tracer = state_->spec.backends.tracer;
 }
 
 PollLoop::~PollLoop() {

@@ -158,6 +158,7 @@ TopicRunner::Services services_of(const TopicPlan& plan, const SharedServices& s
                                  .dead_letters = shared.dead_letters,
                                  .run_log = shared.run_log,
                                  .observers = spec.observers,
+                                 .tracer = spec.tracer,
                                  .idle_timeout = plan.handler_timeout};
   if (spec.config.postgres) services.lock_timeout = spec.config.postgres->lock_timeout;
   return services;
@@ -267,6 +268,11 @@ void check_spec(ConsumerSpec spec, Findings& findings) {
   Config config = spec.config;
   for (std::size_t i = 0; i < settings.size(); ++i) config.topics[spec.topics[i].first] = settings[i];
   spec.backends.look(config, findings);
+}
+
+bool uses(const std::vector<std::unique_ptr<TopicState>>& topics, Mode mode) {
+  return std::any_of(topics.begin(), topics.end(),
+                     [&](const auto& topic) { return topic->runner.plan().mode == mode; });
 }
 
 bool need_store(const std::vector<std::unique_ptr<TopicState>>& topics) {

@@ -23,6 +23,7 @@ struct ConsumerSpec {
   Backends backends;
   std::vector<std::pair<std::string, Pipeline>> topics;  ///< in the order of the calls; names may repeat
   Observers observers;
+  std::shared_ptr<Tracer> tracer;  ///< may be null
   std::shared_ptr<spdlog::logger> logger;
 };
 
@@ -48,6 +49,9 @@ void check_spec(ConsumerSpec spec, Findings& findings);
 
 /// The settings in effect, including those of topics that only the program names.
 std::vector<ExplainedSetting> explain_spec(ConsumerSpec spec, std::string_view key);
+
+/// Whether any of them has this mode.
+bool uses(const std::vector<std::unique_ptr<TopicState>>& topics, Mode mode);
 
 /// Whether any of them uses the store.
 bool need_store(const std::vector<std::unique_ptr<TopicState>>& topics);

@@ -30,7 +30,7 @@ std::string seconds_text(const std::optional<std::chrono::seconds>& time) {
 
 Purger::Purger(Settings settings, std::vector<std::shared_ptr<HandlerRetention>> handlers,
                std::shared_ptr<ports::Retention> store, std::shared_ptr<const RunLog> run_log)
-    : settings_(settings),
+    : settings_(std::move(settings)),
       handlers_(std::move(handlers)),
       store_(std::move(store)),
       run_log_(std::move(run_log)),
@@ -107,6 +107,7 @@ milliseconds Purger::clean() {
   if (!attempt(clean_failures_, [&] { step = store_->purge_step(settings_.most); })) return some(settings_.look_every);
   const auto took = std::chrono::ceil<milliseconds>(steady_clock::now() - began);
   deleted_ += step.deleted;
+  if (step.deleted > 0) settings_.observers.tell(&Observer::on_purge, PurgeReport{step.deleted, took});
   if (!step.rivalled && step.wait.count() == 0) return std::max(kShortestRest, kRestFactor * took);
   if (deleted_ > 0) run_log_->info("deleted " + std::to_string(deleted_) + " ids that are no longer needed");
   deleted_ = 0;

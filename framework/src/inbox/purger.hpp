@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "inbox/handler_retention.hpp"
+#include "support/observers.hpp"
 #include "support/periodic_thread.hpp"
 #include "support/run_log.hpp"
 #include "turnstile/ports/producers.hpp"
@@ -28,8 +29,9 @@ class Purger {
     std::chrono::milliseconds say_every{600'000};  ///< the store keeps a declaration for at least an hour
     /// The longest delay of the first step, so that a process that runs only for a minute also takes part.
     std::chrono::milliseconds look_first{5'000};
-    std::chrono::milliseconds look_every{60'000};    ///< how often to check for due ids if there were none
-    std::shared_ptr<ports::Producers> producers{};   ///< producers with sessions that may expire; null: none
+    std::chrono::milliseconds look_every{60'000};   ///< how often to check for due ids if there were none
+    std::shared_ptr<ports::Producers> producers{};  ///< producers with sessions that may expire; null: none
+    Observers observers{};
     std::chrono::milliseconds expire_every{10'000};  ///< as in "Patterns of Distributed Systems" (Idempotent Receiver)
   };
   Purger(Settings settings, std::vector<std::shared_ptr<HandlerRetention>> handlers,

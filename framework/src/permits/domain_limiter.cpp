@@ -56,11 +56,11 @@ PermitPool::Count count_of(std::int64_t count) {
 
 // --- over a pool -----------------------------------------------------------------------------------------------------
 
-DomainLimiter::DomainLimiter(std::string name, std::shared_ptr<PermitPool> pool, std::function<std::int64_t()> limit,
-                             bool outlives_fence)
+DomainLimiter::DomainLimiter(std::string name, std::shared_ptr<PermitPool> pool,
+                             std::function<ports::LimiterState()> look, bool outlives_fence)
     : name_(std::move(name)),
       pool_(std::move(pool)),
-      limit_(std::move(limit)),
+      look_(std::move(look)),
       party_(pool_->add_party(outlives_fence)) {}
 
 DomainLimiter::~DomainLimiter() { pool_->remove_party(party_); }
@@ -97,9 +97,11 @@ std::function<bool()> DomainLimiter::acquire_later(std::int64_t count, Priority 
 void DomainLimiter::expect(std::int64_t at_once) { pool_->expect(count_of(at_once)); }
 
 ports::LimiterState DomainLimiter::state() const {
-  return {.limit = limit_(),
-          .in_use = static_cast<std::int64_t>(pool_->in_use()),
-          .most_in_use = static_cast<std::int64_t>(pool_->most_in_use())};
+  ports::LimiterState state = look_();
+  state.in_use = static_cast<std::int64_t>(pool_->in_use());
+  state.most_in_use = static_cast<std::int64_t>(pool_->most_in_use());
+  state.waiting = static_cast<std::int64_t>(pool_->waiting());
+  return state;
 }
 
 void DomainLimiter::release_several(std::uint64_t token, std::int64_t count) noexcept {

@@ -13,8 +13,9 @@ namespace turnstile::detail {
 /// A party of the pool. Thread-safe.
 class DomainLimiter final : public ports::Limiter {
  public:
-  /// `limit` returns the limit in effect. For `outlives_fence` see PermitPool::add_party().
-  DomainLimiter(std::string name, std::shared_ptr<PermitPool> pool, std::function<std::int64_t()> limit,
+  /// `look` returns what the domain knows: the limit in effect, and what this process holds and is entitled to. For
+  /// `outlives_fence` see PermitPool::add_party().
+  DomainLimiter(std::string name, std::shared_ptr<PermitPool> pool, std::function<ports::LimiterState()> look,
                 bool outlives_fence = false);
   ~DomainLimiter() override;
   DomainLimiter(const DomainLimiter&) = delete;
@@ -41,7 +42,7 @@ class DomainLimiter final : public ports::Limiter {
 
   const std::string name_;
   const std::shared_ptr<PermitPool> pool_;
-  const std::function<std::int64_t()> limit_;
+  const std::function<ports::LimiterState()> look_;
   const PermitPool::Party party_;
 };
 

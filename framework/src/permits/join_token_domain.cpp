@@ -40,6 +40,7 @@ class DomainHandle final : public TokenDomain, public std::enable_shared_from_th
   bool wait_until_joined(std::chrono::milliseconds timeout) override { return member_->wait_until_joined(timeout); }
   std::string halted() const override { return member_->halted(); }
   LimitersHealth health() const override { return member_->health(); }
+  std::optional<ports::TokenLogState> log() const override { return member_->log_state(); }
 
  private:
   const std::shared_ptr<detail::DomainMember> member_;

@@ -34,7 +34,8 @@ class LocalLimiters final : public ports::Limiters {
                                            " and cannot also have " + std::to_string(limit) +
                                            "; set the same limit wherever you name it, or name another limiter");
     }
-    return std::make_shared<detail::DomainLimiter>(name, pool, [limit] { return limit; });
+    return std::make_shared<detail::DomainLimiter>(
+        name, pool, [limit] { return ports::LimiterState{.limit = limit, .held = limit, .share = limit}; });
   }
 
  private:

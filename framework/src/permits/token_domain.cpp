@@ -161,6 +161,7 @@ void DomainMember::look_at_the_clock(Micros now) {
 /// delay grows while nothing is written.
 void DomainMember::writing_failed(Micros now) {
   member_.sending_failed();
+  ++epochs_;
   changes_.repeat();
   reports_.write_failed(log_->why_failed());
   write_again_at_ = now + write_delay_;

@@ -49,6 +49,7 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   bool wait_until_joined(std::chrono::milliseconds timeout);
   [[nodiscard]] std::string halted() const;
   [[nodiscard]] LimitersHealth health() const;
+  [[nodiscard]] std::optional<ports::TokenLogState> log_state() const;
 
   // --- for the simulator, which calls it in place of the thread ---
   void attach();
@@ -88,6 +89,7 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   std::vector<tokens::Order> pump(tokens::Micros now);
   void carry_out(std::vector<tokens::Order> orders);
   void report(tokens::Micros now, bool state_changed);
+  [[nodiscard]] ports::LimiterState state_of(const std::string& name, std::int64_t configured) const;
   [[nodiscard]] tokens::Count set_aside() const;
   [[nodiscard]] tokens::Count reserve_of(const std::string& limiter) const;
   [[nodiscard]] tokens::Partition partition_of(const std::string& group, const std::string& store,
@@ -117,7 +119,8 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   LimitChanges changes_;
   tokens::Micros last_step_ = 0;
   tokens::Micros write_again_at_ = 0, write_delay_ = 0;
-  std::string behind_;  ///< why it must begin anew from a snapshot; empty: no need
+  std::uint64_t epochs_ = 0;  ///< how often writing failed, and a new epoch began
+  std::string behind_;        ///< why it must begin anew from a snapshot; empty: no need
   tokens::Micros begin_anew_at_ = 0;
   tokens::Micros reserve_deadline_ = 0;  ///< as deadline_
   tokens::Micros deadline_ = 0;          ///< the last deadline of this member; 0 after it was acted on

@@ -79,12 +79,35 @@ std::shared_ptr<ports::Limiter> DomainMember::open(const std::string& name, std:
     member_.declare(name, static_cast<Count>(limit), settings_.strict, set_aside(), settings_.reserve, outlives_fence);
     log_->wake();
   }
-  const auto limit_now = [this, name, limit, owner = std::move(owner), users = std::move(users)] {
-    const std::lock_guard guard(mutex_);
-    const auto entry = state_.limiters.find(name);
-    return entry == state_.limiters.end() ? limit : static_cast<std::int64_t>(entry->second.shared());
+  const auto look = [this, name, limit, owner = std::move(owner), users = std::move(users)] {
+    return state_of(name, limit);
   };
-  return std::make_shared<DomainLimiter>(name, named.pool, limit_now, outlives_fence);
+  return std::make_shared<DomainLimiter>(name, named.pool, look, outlives_fence);
+}
+
+ports::LimiterState DomainMember::state_of(const std::string& name, std::int64_t configured) const {
+  const std::lock_guard lock(mutex_);
+  const auto entry = state_.limiters.find(name);
+  if (entry == state_.limiters.end()) return {.limit = configured};
+  ports::LimiterState state{.limit = static_cast<std::int64_t>(entry->second.shared())};
+  if (const auto* holding = state_.holding(name, member_.id())) {
+    state.held = static_cast<std::int64_t>(holding->held());
+    state.share = static_cast<std::int64_t>(holding->share);
+  }
+  return state;
+}
+
+std::optional<ports::TokenLogState> DomainMember::log_state() const {
+  const std::lock_guard lock(mutex_);
+  const tokens::Micros left = std::max<tokens::Micros>(member_.open_until() - now(), 0);
+  const bool joined = member_.phase() == tokens::Member::Phase::joined && behind_.empty();
+  ports::TokenLogState state{
+      .available = joined && left > 0,
+      .lease_left = std::chrono::milliseconds(joined ? left / 1'000 : 0),
+      .quiet = std::chrono::milliseconds(std::max<tokens::Micros>(now() - last_step_, 0) / 1'000),
+      .epochs = static_cast<std::int64_t>(epochs_)};
+  if (const auto end = log_->known_end()) state.unread = std::max<std::int64_t>(*end - 1 - state_.last, 0);
+  return state;
 }
 
 Count DomainMember::set_aside() const { return Count{settings_.reserve} * settings_.reserve_for; }

@@ -452,6 +452,10 @@ TEST_F(EngineLogs, ends_in_order_when_the_broker_refuses_it_while_it_holds_parti
       std::optional<std::pair<Offset, Offset>> bounds(const TopicPartition& of, std::chrono::milliseconds t) override {
         return inner_->bounds(of, t);
       }
+      std::vector<std::optional<Offset>> ends(std::span<const TopicPartition> of,
+                                              std::chrono::milliseconds t) override {
+        return inner_->ends(of, t);
+      }
       std::optional<Offset> read_up_to(const TopicPartition& of) override { return inner_->read_up_to(of); }
       void close() override { inner_->close(); }
       void hurry_when(std::function<bool()> hurry) override { inner_->hurry_when(std::move(hurry)); }

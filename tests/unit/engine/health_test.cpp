@@ -189,12 +189,18 @@ TEST_F(HealthTest, a_halted_consumer_that_stays_releases_its_partitions_and_repe
   Config stays = config();
   stays.consumer.when_halted = HaltPolicy::release;
   stays.consumer.stall_after = 50ms;
-  Consumer& app = start(kNothing | transactional() | limit(1), stays);
+  struct Told final : Observer {
+    void on_status(const Status& status) noexcept override { last = status.health.state; }
+    std::atomic<Health::State> last{Health::State::idle};
+  };
+  const auto told = std::make_shared<Told>();
+  Consumer& app = start(kNothing | transactional() | limit(1) | observe(told), stays);
   ASSERT_TRUE(eventually([&] { return app.health().partitions == 2; }));
   limiters->say(LimitersHealth::State::halted, kGone);
   EXPECT_TRUE(eventually([&] { return times_logged("is halted, has left the group and does nothing") >= 3; })) << log();
   EXPECT_EQ(app.health().state, Health::State::halted);
   EXPECT_EQ(halted(), "") << "run() goes on";
+  EXPECT_TRUE(eventually([&] { return told->last == Health::State::halted; })) << "metrics show it";
 
   limiters = std::make_shared<ToldLimiters>();
   publish(3, 0, "m");
@@ -235,6 +241,18 @@ TEST_F(HealthTest, a_poll_loop_tells_its_caller_instead_of_waiting_for_ever) {
   } catch (const Halted& e) {
     EXPECT_THAT(e.what(), AllOf(HasSubstr("psp"), HasSubstr(kGone)));
   }
+}
+
+TEST_F(HealthTest, a_poll_loop_says_that_it_has_no_admin_endpoint) {
+  Backends backends{broker, inbox, limiters};
+  backends.serve = [](const AdminView&) { return nullptr; };
+  PollLoop loop(config(), backends);
+  loop.topic("t", kNothing | transactional()).logger(logger);
+  OwnedMessage message;
+  message.topic = "t";
+  message.headers = {{"message-id", "1"}};
+  loop.handle(Message(message));
+  EXPECT_EQ(times_logged("a PollLoop has no admin endpoint"), 1U) << log();
 }
 
 TEST_F(HealthTest, says_that_it_waits_for_partitions) {
@@ -315,6 +333,18 @@ TEST_F(HealthTest, a_message_that_is_retried_is_named) {
 }
 
 // --- dead letters in a row -------------------------------------------------------------------------------------------
+
+TEST_F(HealthTest, a_line_about_a_message_names_its_trace) {
+  broker->create_topic("t", 1);
+  OwnedMessage message;
+  message.topic = "t";
+  message.headers = {{"message-id", "m"}, {"traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}};
+  broker->produce(message);
+  start(Pipeline([](const Message&) { throw std::runtime_error("no"); }) | transactional() | retry(exponential{20s, 3}),
+        config());
+  EXPECT_TRUE(eventually([&] { return times_logged("attempt 1 failed") == 1; })) << log();
+  EXPECT_THAT(log(), HasSubstr("trace_id=4bf92f3577b34da6a3ce929d0e0e4736"));
+}
 
 TEST_F(HealthTest, a_wrong_id_source_stops_the_partition_before_all_of_it_is_dead) {
   for (const Order order : {Order::partition, Order::key, Order::none}) {

@@ -254,6 +254,11 @@ constexpr std::string_view kRenewClaims = R"(
 )
 SELECT id FROM held)";
 
+constexpr std::string_view kCountClaims = R"(
+SELECT count(*) FILTER (WHERE state = 'claimed' AND expires_at >= clock_timestamp()),
+       count(*) FILTER (WHERE state = 'claimed' AND expires_at < clock_timestamp()),
+       count(*) FILTER (WHERE state = 'failed'), count(*) FILTER (WHERE state = 'parked') FROM @.claim)";
+
 /// No row: the epoch is over, or the database has another history. Nothing is read below $4. The watermark is not used
 /// as that bound: if Kafka's offset is lower, messages below the watermark run again.
 constexpr std::string_view kBlame = R"(
@@ -522,6 +527,7 @@ Statements::Statements(const std::string& schema) {
   fail_claims = in(held("text")) + in(kFailClaims);
   give_claims_back = in(held("")) + in(kGiveClaimsBack);
   renew_claims = in(held("")) + in(kRenewClaims);
+  count_claims = in(kCountClaims);
   blame = in(kBlame);
   suspects = in(kSuspects);
   begin_trial = in(kBeginTrial);

@@ -129,6 +129,9 @@ ports::LimiterState LimiterBook::state() const {
   state.in_use = std::count_if(held_.begin(), held_.end(),
                                [&](const auto& held) { return held.second.in_use && held.second.deadline > now; });
   state.most_in_use = most_in_use_;
+  state.held = std::count_if(held_.begin(), held_.end(), [&](const auto& held) { return held.second.deadline > now; });
+  state.share = view_ ? view_->share : 0;
+  state.waiting = static_cast<std::int64_t>(line_.size());
   return state;
 }
 

@@ -59,7 +59,7 @@ class AssignmentListener {
   virtual void on_topic_change(const std::string& /*topic*/, bool /*exists*/) {}
 };
 
-/// A member of a consumer group. One thread makes all calls, except wake().
+/// A member of a consumer group. One thread makes all calls, except wake() and ends().
 class BrokerConsumer {
  public:
   virtual ~BrokerConsumer() = default;
@@ -88,6 +88,10 @@ class BrokerConsumer {
   /// The first offset and the last offset + 1 of the broker, as far as known; absent if unknown.
   virtual std::optional<std::pair<Offset, Offset>> bounds(const TopicPartition& of,
                                                           std::chrono::milliseconds timeout) = 0;
+  /// For each of these partitions the offset after the last record that a consumer can read now; absent if the broker
+  /// does not tell within `timeout`. It asks the broker. Any thread may call it, but not during or after close().
+  virtual std::vector<std::optional<Offset>> ends(std::span<const TopicPartition> of,
+                                                  std::chrono::milliseconds timeout) = 0;
   /// The offset up to which the partition was read when its end was reached. Between the last record taken and this
   /// offset there is no record and never will be (markers of transactions). Absent while unknown.
   virtual std::optional<Offset> read_up_to(const TopicPartition& of) = 0;

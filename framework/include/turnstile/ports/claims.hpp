@@ -81,6 +81,15 @@ struct ClaimEnd {
   std::string error{};                                         ///< failed: why
 };
 
+/// How many claims of a database are in which state. A claim that was given back, or whose message is done, is gone.
+struct ClaimCounts {
+  std::int64_t running = 0;   ///< their lease has not ended
+  std::int64_t in_doubt = 0;  ///< their lease ended without a result: the next delivery decides by `unknown`
+  std::int64_t failed = 0;    ///< their handler failed: they wait for their next attempt
+  std::int64_t parked = 0;    ///< an operator must decide
+  bool operator==(const ClaimCounts&) const = default;  ///< compares all
+};
+
 /// Each call is a transaction of its own. Thread-safe. Every call may throw StoreBusy (nothing was done) and
 /// StoreUnavailable (it may have been done). In both cases the call may be repeated.
 class Claims {
@@ -97,6 +106,8 @@ class Claims {
   /// Starts the leases anew. Returns which claims the owner still held.
   virtual std::vector<bool> renew(HandlerId handler, const MessageId& owner, std::chrono::milliseconds lease,
                                   std::span<const HeldClaim> held) = 0;
+  /// How many claims of all handlers are in which state. It reads all claims, so call it a few times a minute at most.
+  virtual ClaimCounts count() = 0;
 };
 
 }  // namespace turnstile::ports

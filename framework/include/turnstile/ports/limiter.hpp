@@ -5,6 +5,7 @@
 //
 // A permit keeps its limiter alive, and a limiter keeps its Limiters alive. They may be released in any order.
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -94,6 +95,20 @@ struct LimiterState {
   std::int64_t limit = 0;        ///< the limit in effect, over all counted processes; 0: paused
   std::int64_t in_use = 0;       ///< by this process
   std::int64_t most_in_use = 0;  ///< highest value of in_use so far
+  std::int64_t held = 0;         ///< permits that this process has now, whether or not it uses them
+  std::int64_t share = 0;        ///< how many it is entitled to while other processes want permits too
+  std::int64_t waiting = 0;      ///< permits that this process waits for
+};
+
+/// The token log that limiters share, as this process sees it.
+struct TokenLogState {
+  bool available = false;  ///< whether permits can be granted: the process is a member, and reads back what it writes
+  /// Until nothing may start any more, unless something that this process writes is read back; 0: nothing may start.
+  std::chrono::milliseconds lease_left{0};
+  std::optional<std::int64_t> unread{};  ///< records that are known to exist and were not read yet; absent: unknown
+  std::chrono::milliseconds quiet{0};    ///< since the thread that reads it began its current round
+  /// How often this process had to begin a new epoch, because it could not know whether something was written.
+  std::int64_t epochs = 0;
 };
 
 /// Thread-safe. Limiters::open() creates it, never on the stack. No function waits or throws, except std::bad_alloc.
@@ -165,6 +180,8 @@ class Limiters {
   virtual void on_revoked(const std::string& /*group*/, std::span<const TopicPartition> /*partitions*/) {}
   /// Whether these limiters can grant permits at all.
   [[nodiscard]] virtual LimitersHealth health() const { return {}; }
+  /// The token log. Absent: these limiters need none, or no limiter was opened yet.
+  [[nodiscard]] virtual std::optional<TokenLogState> log() const { return {}; }
 };
 
 }  // namespace turnstile::ports

@@ -32,7 +32,7 @@ struct TokenLogTrimmed : TokenLogBroken {
 
 namespace turnstile::ports {
 
-/// A token log. One thread at a time makes all calls, except wake(). Positions are those of records, from 0. A position
+/// A token log. One thread at a time makes all calls, except wake() and known_end(). Positions are those of records, from 0. A position
 /// without a record (Kafka's transaction markers) is read as a record without bytes.
 class TokenLog {
  public:
@@ -59,6 +59,9 @@ class TokenLog {
   virtual std::int64_t begin() = 0;
   /// The position that the next record will have. Throws BrokerError.
   virtual std::int64_t end() = 0;
+  /// The position that the next record will have, as known from the last read; it asks nobody. Absent: unknown. Any
+  /// thread may call it.
+  [[nodiscard]] virtual std::optional<std::int64_t> known_end() const { return {}; }
   /// Reading continues from here. Call it before the first read(), and after TokenLogTrimmed. Throws BrokerError.
   virtual void seek(std::int64_t position) = 0;
   /// Waits until there are records, wake() is called, or `timeout` is over. Returns the records, perhaps none. While

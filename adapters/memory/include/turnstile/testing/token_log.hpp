@@ -60,6 +60,7 @@ class MemoryTokenLog final : public ports::TokenLog {
   std::optional<Snapshot> snapshot(std::int64_t before = kNewest) override;
   std::int64_t begin() override { return topic_->begin(); }
   std::int64_t end() override { return topic_->end(); }
+  [[nodiscard]] std::optional<std::int64_t> known_end() const override { return topic_->end(); }
   void seek(std::int64_t position) override { next_ = position; }
   std::vector<Record> read(std::chrono::milliseconds timeout) override;
   void append(std::string bytes) override;

@@ -1,0 +1,111 @@
+#include "engine/status_reporter.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "turnstile/error.hpp"
+
+namespace turnstile::detail {
+
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+/// The longest wait for Kafka. The end of the consumer may have to wait as long.
+constexpr milliseconds kKafkaWait{1'000};
+/// After a question to PostgreSQL it rests for this many times as long as the answer took, so that a table with
+/// millions of rows is counted less often.
+constexpr int kRestFactor = 50;
+
+}  // namespace
+
+StatusReporter::StatusReporter(Settings settings, const StatusBoard& board, ports::BrokerConsumer& consumer)
+    : settings_(std::move(settings)), board_(board), consumer_(&consumer), thread_([this] {
+        step();
+        return PeriodicThread::after(settings_.tell_every);
+      }) {
+  thread_.start();
+}
+
+void StatusReporter::revokes(bool lost) {
+  if (lost) in_group_ = false;
+  if (!stands_since_) stands_since_ = SteadyClock::now();
+}
+
+void StatusReporter::assigned(std::size_t partitions) {
+  in_group_ = true;
+  const auto now = SteadyClock::now();
+  const auto since = std::exchange(stands_since_, std::nullopt).value_or(now);
+  settings_.observers.tell(&Observer::on_rebalance,
+                           RebalanceReport{.partitions = static_cast<std::int64_t>(partitions),
+                                           .took = std::chrono::duration_cast<milliseconds>(now - since)});
+}
+
+void StatusReporter::add_to(Status& status) const {
+  status.in_group = in_group_;
+  status.threads.push_back({"polling", std::chrono::duration_cast<milliseconds>(SteadyClock::now() - polled_at_.load()),
+                            settings_.longest_round});
+  const std::lock_guard lock(mutex_);
+  for (auto& partition : status.partitions) {
+    const auto end = ends_.find(partition.at);
+    if (end != ends_.end()) partition.end = end->second;
+    if (!partition.behind && partition.lag() == 0) partition.behind = milliseconds(0);
+  }
+  status.outbox = outbox_;
+  status.claims = claims_;
+}
+
+void StatusReporter::step() {
+  if (settings_.observers.empty() && !board_.wants_all()) return;
+  const auto now = steady_clock::now();
+  std::vector<TopicPartition> owned;
+  for (const auto& partition : board_.look().partitions) owned.push_back(partition.at);
+  if (now >= ask_kafka_at_ || owned != asked_) {
+    ask_kafka(owned);
+    ask_kafka_at_ = steady_clock::now() + settings_.ask_kafka_every;
+  }
+  if (settings_.store && now >= ask_store_at_) {
+    ask_store();
+    const auto took = steady_clock::now() - now;
+    ask_store_at_ =
+        steady_clock::now() + std::max<steady_clock::duration>(settings_.ask_store_every, kRestFactor * took);
+  }
+  if (!settings_.observers.empty()) settings_.observers.tell(&Observer::on_status, board_.look());
+}
+
+void StatusReporter::leave_kafka() {
+  const std::lock_guard asking(asking_);
+  consumer_ = nullptr;
+}
+
+void StatusReporter::ask_kafka(const std::vector<TopicPartition>& partitions) {
+  asked_ = partitions;
+  std::vector<std::optional<Offset>> answers;
+  {
+    const std::lock_guard asking(asking_);
+    if (!partitions.empty() && consumer_ != nullptr) answers = consumer_->ends(partitions, kKafkaWait);
+  }
+  const std::lock_guard lock(mutex_);
+  ends_.clear();
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    if (answers[i]) ends_[partitions[i]] = *answers[i];
+  }
+}
+
+/// Where PostgreSQL does not answer, the numbers are unknown. The scheduler learns of an outage from the handlers.
+void StatusReporter::ask_store() {
+  std::optional<ports::OutboxLag> outbox;
+  std::optional<ports::ClaimCounts> claims;
+  try {
+    outbox = settings_.store->outbox()->lag();
+    if (settings_.counts_claims) claims = settings_.store->claims()->count();
+  } catch (const Error&) {
+  }
+  const std::lock_guard lock(mutex_);
+  outbox_ = outbox;
+  claims_ = claims;
+}
+
+}  // namespace turnstile::detail
