@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <random>
+#include <utility>
 
 namespace turnstile::detail {
 
@@ -39,7 +40,7 @@ std::unique_ptr<UnitTrace> UnitTrace::of(Tracer* tracer, const TopicPlan& plan, 
     if (!trace) continue;
     if (trace->is_sampled()) {
       if (!unit) unit.reset(new UnitTrace(*tracer, plan, partition));
-      unit->recorded_.push_back({work.message->offset(), *trace, *trace});
+      unit->recorded_.push_back({work.message->offset(), *trace, {}});
     }
     links.push_back(std::move(*trace));
   }
@@ -60,6 +61,7 @@ const TraceContext* UnitTrace::begin_handler(const Message& message) {
   Recorded* const recorded = find(message.offset());
   if (recorded == nullptr) return nullptr;
   recorded->handler = child_of(recorded->sender);
+  recorded->begun = true;
   return &recorded->handler;
 }
 
@@ -83,10 +85,12 @@ void UnitTrace::tell(SpanReport::Step step, Clock::time_point since, Clock::time
 
 void UnitTrace::tell_of_handler(std::span<const Message> messages, Clock::time_point since, const std::string& error) {
   if (messages.size() > 1) return tell(SpanReport::Step::handler, since, Clock::now(), error);
-  const Recorded* const recorded = find(messages.front().offset());
+  Recorded* const recorded = find(messages.front().offset());
   if (recorded == nullptr) return;
-  SpanReport report{
-      .step = SpanReport::Step::handler, .context = recorded->handler, .parent = recorded->sender.span_id};
+  // A handler of several messages that gets only one has no context of its own.
+  SpanReport report{.step = SpanReport::Step::handler,
+                    .context = std::exchange(recorded->begun, false) ? recorded->handler : child_of(recorded->sender),
+                    .parent = recorded->sender.span_id};
   report.offset = recorded->offset;
   report.error = error;
   tell(std::move(report), since, Clock::now());

@@ -50,7 +50,7 @@ class UnitTrace {
     const SpanReport::Step step_;
     const std::span<const Message> messages_;
     const Clock::time_point since_;
-    const int exceptions_ = std::uncaught_exceptions();
+    const int exceptions_ = trace_ == nullptr ? 0 : std::uncaught_exceptions();
     std::string error_;
   };
   /// A step of the whole unit that has ended.
@@ -61,6 +61,7 @@ class UnitTrace {
     Offset offset = 0;
     TraceContext sender;   ///< as the message has it
     TraceContext handler;  ///< the span of the last begin_handler()
+    bool begun = false;    ///< begin_handler() was called, and the span has not ended
   };
   UnitTrace(Tracer& tracer, const TopicPlan& plan, std::int32_t partition) noexcept
       : tracer_(tracer), plan_(plan), partition_(partition) {}

@@ -165,6 +165,10 @@ TEST_F(TracerTest, gets_one_span_of_a_batch_with_links_to_all_its_traces) {
   EXPECT_EQ(spans[0].offset, 10);
   EXPECT_THAT(spans[0].links, ElementsAre(*parse_traceparent(traceparent(2, 0)), *parse_traceparent(traceparent(3)),
                                           *parse_traceparent(traceparent(4))));
+  { const detail::UnitTrace::Span span(unit.get(), Step::handler, std::span(messages).last(1)); }
+  const auto single = tracer->of(Step::handler).back();
+  EXPECT_EQ(single.parent, parse_traceparent(traceparent(4))->span_id);
+  EXPECT_NE(single.context.span_id, single.parent) << "a call with only one of them is a span of its own";
   EXPECT_FALSE(detail::UnitTrace::of(tracer.get(), plan, 0, std::span(works).first(2))) << "none is recorded";
   EXPECT_FALSE(detail::UnitTrace::of(nullptr, plan, 0, works));
 }
