@@ -38,11 +38,15 @@ void check_reply(const Unit& unit, UnitItem& item, std::string_view body) {
   item.replied = true;
 }
 
-/// The message, with the trace context of the message that it follows from. `from`: null if there are several.
+/// The trace context of what follows from this message. `from`: null if there are several. Absent: there is none.
+std::optional<TraceContext> trace_for(const UnitItem* from) {
+  if (from == nullptr) return std::nullopt;
+  return from->trace != nullptr ? *from->trace : trace_of(from->message());
+}
+
+/// The message, which follows from that one.
 OwnedMessage traced(OwnedMessage message, const UnitItem* from) {
-  if (from == nullptr) return message;
-  if (from->trace != nullptr) put_trace(message, *from->trace);
-  else if (const auto trace = trace_of(from->message())) put_trace(message, *trace);
+  if (const auto trace = trace_for(from)) put_trace(message, *trace);
   return message;
 }
 
@@ -101,7 +105,14 @@ void TransactionOutgoing::reply(const Message* to, std::string_view body) {
 }
 
 void TransactionOutgoing::publish(const OwnedMessage& message) {
-  unit_.session().publish(traced(message, only_), id_or_new(message));
+  const MessageId id = id_or_new(message);
+  if (const auto trace = trace_for(only_)) {
+    OwnedMessage copy = message;
+    put_trace(copy, *trace);
+    unit_.session().publish(copy, id);
+  } else {
+    unit_.session().publish(message, id);
+  }
   ++published_;
 }
 
