@@ -60,19 +60,23 @@ void StatusReporter::add_to(Status& status) const {
 void StatusReporter::step() {
   if (settings_.observers.empty() && !board_.wants_all()) return;
   const auto now = steady_clock::now();
+  Status status = board_.look();
   std::vector<TopicPartition> owned;
-  for (const auto& partition : board_.look().partitions) owned.push_back(partition.at);
-  if (now >= ask_kafka_at_ || owned != asked_) {
+  for (const auto& partition : status.partitions) owned.push_back(partition.at);
+  const bool asks_kafka = now >= ask_kafka_at_ || owned != asked_, asks_store = settings_.store && now >= ask_store_at_;
+  if (asks_kafka) {
     ask_kafka(owned);
     ask_kafka_at_ = steady_clock::now() + settings_.ask_kafka_every;
   }
-  if (settings_.store && now >= ask_store_at_) {
+  if (asks_store) {
     ask_store();
     const auto took = steady_clock::now() - now;
     ask_store_at_ =
         steady_clock::now() + std::max<steady_clock::duration>(settings_.ask_store_every, kRestFactor * took);
   }
-  if (!settings_.observers.empty()) settings_.observers.tell(&Observer::on_status, board_.look());
+  if (settings_.observers.empty()) return;
+  if (asks_kafka || asks_store) status = board_.look();
+  settings_.observers.tell(&Observer::on_status, status);
 }
 
 void StatusReporter::leave_kafka() {
