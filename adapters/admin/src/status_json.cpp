@@ -1,26 +1,15 @@
 #include "status_json.hpp"
 
 #include <chrono>
-#include <ctime>
 #include <nlohmann/json.hpp>
+
+#include "turnstile/text.hpp"
 
 namespace turnstile::admin {
 
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-/// "2026-03-01T14:00:00.000Z"
-std::string time_text(std::chrono::system_clock::time_point time) {
-  const auto ms = std::chrono::floor<std::chrono::milliseconds>(time).time_since_epoch().count();
-  const std::time_t seconds = ms / 1'000 - (ms % 1'000 < 0 ? 1 : 0);
-  std::tm parts{};
-  gmtime_r(&seconds, &parts);
-  std::string text(24, '\0');
-  text.resize(std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &parts));
-  const std::string fraction = std::to_string(1'000 + ms - seconds * 1'000);
-  return text + "." + fraction.substr(1) + "Z";
-}
 
 double seconds(std::chrono::milliseconds time) { return static_cast<double>(time.count()) / 1'000; }
 
@@ -35,12 +24,12 @@ Json health_json(const Health& health) {
     problems.push_back({{"topic", problem.at.topic},
                         {"partition", problem.at.partition},
                         {"offset", known(problem.offset)},
-                        {"since", time_text(problem.since)},
+                        {"since", text::utc(problem.since)},
                         {"reason", problem.reason}});
   }
   return {{"name", health.name},
           {"state", to_text(health.state)},
-          {"since", time_text(health.since)},
+          {"since", text::utc(health.since)},
           {"reason", health.reason},
           {"live", health.is_live()},
           {"ready", health.is_ready()},
@@ -98,7 +87,7 @@ Json store_json(const Status& status) {
   for (const StoredIds& stored : status.ids) {
     ids.push_back({{"handler", stored.handler},
                    {"kept_for_seconds", stored.kept_for ? Json(stored.kept_for->count()) : Json(nullptr)},
-                   {"all_since", stored.all_since ? Json(time_text(*stored.all_since)) : Json(nullptr)}});
+                   {"all_since", stored.all_since ? Json(text::utc(*stored.all_since)) : Json(nullptr)}});
   }
   Json outbox = nullptr;
   if (status.outbox) {

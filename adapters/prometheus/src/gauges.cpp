@@ -169,6 +169,10 @@ void add_store(const Status& status, std::vector<MetricFamily>& to) {
 
 }  // namespace
 
+void add_gauge(std::vector<MetricFamily>& to, std::string name, std::string help, double value) {
+  Series(to, std::move(name), std::move(help)).add(value);
+}
+
 void add_gauges(const Status& status, std::vector<MetricFamily>& to) {
   add_health(status, to);
   add_partitions(status, to);

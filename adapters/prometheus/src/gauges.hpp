@@ -3,12 +3,15 @@
 
 #include <prometheus/metric_family.h>
 
+#include <string>
 #include <vector>
 
 #include "turnstile/status.hpp"
 
 namespace turnstile::metrics {
 
+/// Appends a gauge without labels.
+void add_gauge(std::vector<::prometheus::MetricFamily>& to, std::string name, std::string help, double value);
 /// Appends the gauges. A value that is unknown has no line.
 void add_gauges(const Status& status, std::vector<::prometheus::MetricFamily>& to);
 

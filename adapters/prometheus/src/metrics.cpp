@@ -185,21 +185,14 @@ std::vector<MetricFamily> PrometheusMetrics::Collect() const {
   for (const auto* part : parts) {
     for (auto& family : part->Collect()) all.push_back(std::move(family));
   }
-  MetricFamily started{.name = "turnstile_start_time_seconds",
-                       .help = "When the counters of this process began at 0, in seconds since 1970.",
-                       .type = ::prometheus::MetricType::Gauge,
-                       .metric = {{}}};
-  started.metric.front().gauge.value = seconds(impl.started.time_since_epoch());
-  all.push_back(std::move(started));
+  add_gauge(all, "turnstile_start_time_seconds", "When the counters of this process began at 0, in seconds since 1970.",
+            seconds(impl.started.time_since_epoch()));
   const std::lock_guard lock(impl.status_mutex);
   if (!impl.status) return all;
   add_gauges(*impl.status, all);
-  MetricFamily age{.name = "turnstile_status_age_seconds",
-                   .help = "How old the values of the gauges are. They are renewed once a second.",
-                   .type = ::prometheus::MetricType::Gauge,
-                   .metric = {{}}};
-  age.metric.front().gauge.value = seconds(steady_clock::now() - impl.told_at);
-  all.push_back(std::move(age));
+  add_gauge(all, "turnstile_status_age_seconds",
+            "How old the values of the gauges are. They are renewed once a second.",
+            seconds(steady_clock::now() - impl.told_at));
   return all;
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Formats numbers for people, in findings and on the command line.
+// Formats numbers and times for people, in findings, logs, the admin endpoint and on the command line.
 
 #include <chrono>
 #include <cstdint>
@@ -13,6 +13,8 @@ namespace turnstile::text {
 std::string duration(std::chrono::milliseconds time);
 /// The time in its two largest units: "3d 4h"; 90 s is "1m 30s".
 std::string age(std::chrono::milliseconds time);
+/// "2026-03-01T14:00:00.000Z"
+std::string utc(std::chrono::system_clock::time_point time);
 /// "12.3 MB"
 std::string bytes(std::int64_t count);
 /// "1,234,567"

@@ -4,7 +4,7 @@
 
 #include "engine/engine.hpp"
 #include "engine/engine_shared.hpp"
-#include "support/known_bad.hpp"
+#include "engine/kafka_pace.hpp"
 #include "turnstile/error.hpp"
 
 namespace turnstile::detail {
@@ -14,20 +14,13 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-/// The longest wait for the broker between two polls: an available broker answers within milliseconds.
-constexpr milliseconds kKafkaWait{500};
 /// The wait before the last commit of a partition, and before the claims of partitions.
 constexpr milliseconds kLongWait{2'000};
 /// How often the engine asks for the group's offsets of partitions that are idle, or that other members read.
 constexpr milliseconds kLogCheck{10'000};
-/// The pause after a call that the broker did not answer.
-constexpr milliseconds kKafkaRest{2'000};
 /// How long Kafka surely keeps the offsets of a group without members: half of a day, the shortest default of
 /// offsets.retention.minutes. A process can be suspended for longer, or cut off.
 constexpr std::chrono::hours kOffsetsKept{12};
-
-/// A planted bug, for the test that must find it: offsets that were taken before are dropped, of any log.
-bool drops_what_was_taken() { return known_bad("taken_before"); }
 
 void add_missing(std::vector<TopicPartition>& to, const std::vector<TopicPartition>& more) {
   for (const auto& at : more) {

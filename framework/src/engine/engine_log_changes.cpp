@@ -4,7 +4,7 @@
 
 #include "engine/engine.hpp"
 #include "engine/engine_shared.hpp"
-#include "support/known_bad.hpp"
+#include "engine/kafka_pace.hpp"
 #include "turnstile/error.hpp"
 
 namespace turnstile::detail {
@@ -14,17 +14,10 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-/// The longest wait for the broker between two polls: an available broker answers within milliseconds.
-constexpr milliseconds kKafkaWait{500};
 /// How long a rebalance waits for a broker that does not answer, for all partitions whose logs may be others.
 constexpr milliseconds kLeaveWait{3'000};
-/// The pause after a call that the broker did not answer.
-constexpr milliseconds kKafkaRest{2'000};
 /// How often it looks whether the handlers of an old log have ended.
 constexpr milliseconds kDrainLook{50};
-
-/// A planted bug, for the test that must find it: offsets that were taken before are dropped, of any log.
-bool drops_what_was_taken() { return known_bad("taken_before"); }
 
 }  // namespace
 

@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <ctime>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "turnstile/error.hpp"
 #include "turnstile/log.hpp"
+#include "turnstile/text.hpp"
 
 namespace turnstile::detail {
 namespace {
@@ -43,24 +43,12 @@ level::level_enum level_of(const std::string& name) {
   return found->value;
 }
 
-std::string utc(std::chrono::system_clock::time_point time) {
-  using std::chrono::milliseconds;
-  const auto since_epoch = std::chrono::duration_cast<milliseconds>(time.time_since_epoch()).count();
-  const std::time_t seconds = since_epoch / 1000;
-  std::tm parts{};
-  gmtime_r(&seconds, &parts);
-  std::array<char, 32> text{};
-  const auto length = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &parts);
-  const std::string ms = std::to_string(since_epoch % 1000 + 1000).substr(1);
-  return std::string(text.data(), length) + "." + ms + "Z";
-}
-
 std::string_view as_std(spdlog::string_view_t text) { return {text.data(), text.size()}; }
 spdlog::string_view_t as_spdlog(std::string_view text) { return {text.data(), text.size()}; }
 
 std::string json_line(const spdlog::details::log_msg& message, const LogFields& fields) {
   nlohmann::ordered_json line;
-  line["time"] = utc(message.time);
+  line["time"] = text::utc(message.time);
   line["level"] = name_of(message.level);
   line["message"] = as_std(message.payload);
   if (fields.code) line["code"] = to_text(*fields.code);

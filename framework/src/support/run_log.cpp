@@ -25,9 +25,13 @@ LogFields fields(std::optional<Code> code, const TopicPartition& at, std::string
 
 namespace level = spdlog::level;
 
-std::string trace_id_of(const Message& message) {
+/// A line about a message, with the id of its trace.
+void log_message(spdlog::logger& logger, level::level_enum level, const Message& message, std::string_view text,
+                 LogFields f) {
   const auto trace = trace_of(message);
-  return trace ? trace_id_text(*trace) : std::string();
+  const std::string id = trace ? trace_id_text(*trace) : std::string();
+  f.trace_id = id;
+  log(logger, level, text, f);
 }
 
 }  // namespace
@@ -48,24 +52,15 @@ void RunLog::error(Code code, const TopicPartition& at, std::string_view handler
 }
 void RunLog::info(const TopicPartition& at, std::string_view handler, const Message& message,
                   std::string_view text) const {
-  const std::string trace = trace_id_of(message);
-  LogFields f = fields({}, at, handler, message.offset(), member_);
-  f.trace_id = trace;
-  log(*logger_, level::info, text, f);
+  log_message(*logger_, level::info, message, text, fields({}, at, handler, message.offset(), member_));
 }
 void RunLog::warn(Code code, const TopicPartition& at, std::string_view handler, const Message& message,
                   std::string_view text) const {
-  const std::string trace = trace_id_of(message);
-  LogFields f = fields(code, at, handler, message.offset(), member_);
-  f.trace_id = trace;
-  log(*logger_, level::warn, text, f);
+  log_message(*logger_, level::warn, message, text, fields(code, at, handler, message.offset(), member_));
 }
 void RunLog::error(Code code, const TopicPartition& at, std::string_view handler, const Message& message,
                    std::string_view text) const {
-  const std::string trace = trace_id_of(message);
-  LogFields f = fields(code, at, handler, message.offset(), member_);
-  f.trace_id = trace;
-  log(*logger_, level::err, text, f);
+  log_message(*logger_, level::err, message, text, fields(code, at, handler, message.offset(), member_));
 }
 void RunLog::info(const TopicPartition& at, std::string_view text) const {
   log(*logger_, level::info, text, fields({}, at, {}, {}, member_));

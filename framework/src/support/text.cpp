@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <ctime>
 #include <utility>
 
 #include "config/duration.hpp"
@@ -26,6 +27,17 @@ std::string age(std::chrono::milliseconds time) {
     if (++parts == 2) break;
   }
   return text.empty() ? "0s" : text;
+}
+
+std::string utc(std::chrono::system_clock::time_point time) {
+  const auto ms = std::chrono::floor<std::chrono::milliseconds>(time);
+  const auto whole = std::chrono::floor<std::chrono::seconds>(ms);
+  const std::time_t seconds = whole.time_since_epoch().count();
+  std::tm parts{};
+  gmtime_r(&seconds, &parts);
+  std::array<char, 32> text{};
+  const auto length = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &parts);
+  return fmt::format("{}.{:03}Z", std::string_view(text.data(), length), (ms - whole).count());
 }
 
 std::string bytes(std::int64_t count) {
