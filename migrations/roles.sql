@@ -7,6 +7,7 @@
 -- `inbox unpark --done` and `inbox purge` need the owner. This file has no rights on the application's own tables.
 GRANT USAGE ON SCHEMA :"schema" TO :"role";
 GRANT SELECT ON :"schema".migration TO :"role";
+GRANT SELECT ON :"schema".compatible_migration TO :"role";
 GRANT SELECT, INSERT, UPDATE (consumer_group) ON :"schema".handler TO :"role";
 GRANT SELECT, INSERT, UPDATE (epoch, incarnation, claimed_at, released_epoch) ON :"schema".fence TO :"role";
 GRANT SELECT, INSERT, UPDATE (watermark, moved_at) ON :"schema".watermark TO :"role";

@@ -103,6 +103,7 @@ const char* name_of(Kind kind) {
     case Kind::pending: return "pending";
     case Kind::changed: return "changed";
     case Kind::unknown: return "unknown";
+    case Kind::newer: return "newer";
   }
   return "";
 }
@@ -124,6 +125,7 @@ void print_states(const std::vector<MigrationState>& states) {
         "changed: the migration that was run differs from this build's. Restore the file; a new change needs a new number\n");
   }
   if (any(states, Kind::unknown)) fmt::print("unknown: run by a newer turnstile. Use that version, or a newer one\n");
+  if (any(states, Kind::newer)) fmt::print("newer: run by a newer turnstile. This version can run with it\n");
   if (any(states, Kind::pending)) fmt::print("pending: run turnstile migrate up\n");
 }
 

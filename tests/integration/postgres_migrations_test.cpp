@@ -34,7 +34,7 @@ class PostgresMigrations : public EmptySchemaTest {
   static std::vector<Migration> with_next(const std::string& up, const std::string& down = "DROP TABLE more;") {
     auto all = embedded_migration_list();
     const int number = static_cast<int>(all.size()) + 1;
-    all.push_back({number, "more", "0099_more.up.sql", up, down, std::string(64, 'a')});
+    all.push_back({number, "more", "0099_more.up.sql", up, down, std::string(64, 'a'), number});
     return all;
   }
 };
@@ -156,6 +156,49 @@ TEST_F(PostgresMigrations, a_newer_schema_is_refused_by_consumers_and_by_migrati
   EXPECT_EQ(migrate_status(settings_, embedded_migration_list()).back().kind, Kind::unknown);
   EXPECT_EQ(migrate_down(settings_, with_next(""), 1).size(), 1U);
   EXPECT_NO_THROW(postgres::open_store(settings_)->check_schema());
+}
+
+// A deployment that goes back: the schema is of the newer build, and consumers of this build start.
+TEST_F(PostgresMigrations, a_newer_schema_is_accepted_if_its_migration_states_that_this_build_can_run) {
+  const auto& known = embedded_migration_list();
+  const int number = static_cast<int>(known.size()) + 1;
+  auto newer = with_next("CREATE TABLE more (n integer);");
+  newer.back().builds_from = number - 1;
+  EXPECT_EQ(migrate_up(settings_, newer).size(), newer.size());
+  EXPECT_EQ(migrate_up(settings_, newer).size(), 0U);
+  EXPECT_EQ(sql().one("SELECT count(*) FROM migration WHERE number = " + std::to_string(number)), "0");
+  EXPECT_NO_THROW(postgres::open_store(settings_)->check_schema());
+  EXPECT_EQ(migrate_status(settings_, known).back().kind, Kind::newer);
+  EXPECT_EQ(migrate_up(settings_, known).size(), 0U);
+  // What this build does not know, it cannot revert.
+  EXPECT_THROW(migrate_down(settings_, known, 1), SchemaError);
+  sql().exec("UPDATE compatible_migration SET builds_from = number WHERE number = " + std::to_string(number));
+  EXPECT_THAT(schema_error(), AllOf(HasSubstr("newer than this build"), HasSubstr("(more)")));
+  EXPECT_EQ(migrate_down(settings_, newer, 1).size(), 1U);
+  EXPECT_EQ(migrate_status(settings_, known).back().kind, Kind::applied);
+}
+
+// The ledger that a build reads which knows only migrations up to 0011.
+TEST_F(PostgresMigrations, a_build_that_knows_0011_finds_no_migration_that_it_does_not_know) {
+  migrate_up(settings_, embedded_migration_list());
+  EXPECT_EQ(sql().one("SELECT max(number) FROM migration"), "11");
+  EXPECT_EQ(sql().one("SELECT count(*) FROM compatible_migration WHERE builds_from > 11"), "0");
+}
+
+TEST_F(PostgresMigrations, a_running_consumers_role_gets_its_rights_from_the_migration) {
+  auto before = embedded_migration_list();
+  std::erase_if(before, [](const Migration& m) { return m.number > 11; });
+  migrate_up(settings_, before);
+  const std::string schema = schema_->name(), consumer = schema + "_consumer", reader = schema + "_reader";
+  sql().exec("CREATE ROLE " + consumer + "; CREATE ROLE " + reader + "; GRANT SELECT, INSERT ON inbox TO " + consumer +
+             "; GRANT SELECT ON inbox TO " + reader);
+  migrate_up(settings_, embedded_migration_list());
+  const auto may_read = [&](const std::string& role) {
+    return sql().one("SELECT has_table_privilege('" + role + "', '" + schema + ".compatible_migration', 'SELECT')");
+  };
+  EXPECT_EQ(may_read(consumer), "t");
+  EXPECT_EQ(may_read(reader), "f");
+  sql().exec("DROP OWNED BY " + consumer + ", " + reader + "; DROP ROLE " + consumer + ", " + reader);
 }
 
 TEST_F(PostgresMigrations, a_changed_file_is_refused_with_its_name) {

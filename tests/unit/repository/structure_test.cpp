@@ -346,4 +346,28 @@ TEST(Structure, headers_of_ports_declare_turnstile_ports) {
     EXPECT_TRUE(found) << file << ": what adapters implement is declared in turnstile::ports";
 }
 
+// From 0012 on. The row of a migration that earlier builds can run with is in the ledger that they do not read.
+TEST(Structure, each_migration_states_which_builds_can_run_with_it) {
+  static const std::regex first_line{R"(-- Builds from migration (\d+) on can run with this schema\.\n)"};
+  int found = 0;
+  for (const auto& entry : fs::directory_iterator{root / "migrations"}) {
+    const std::string name = entry.path().filename().string();
+    const int number = std::atoi(name.c_str());
+    if (number < 12 || !name.ends_with(".up.sql")) continue;
+    ++found;
+    std::ifstream in{entry.path()};
+    const std::string text{std::istreambuf_iterator<char>{in}, {}};
+    std::smatch match;
+    ASSERT_TRUE(std::regex_search(text, match, first_line) && match.position() == 0) << name;
+    const int from = std::stoi(match[1]);
+    EXPECT_GE(from, 11) << name;
+    EXPECT_LE(from, number) << name;
+    const std::string row = from < number ? "INSERT INTO compatible_migration (number, name, builds_from) VALUES (" +
+                                                std::to_string(number) + ", "
+                                          : "INSERT INTO migration (number, name) VALUES (" + std::to_string(number) + ", ";
+    EXPECT_NE(text.find(row), std::string::npos) << name << " must end with: " << row << "…";
+  }
+  EXPECT_GE(found, 1);
+}
+
 }  // namespace

@@ -3,6 +3,7 @@
 #include <openssl/evp.h>
 
 #include <algorithm>
+#include <charconv>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -33,6 +34,18 @@ bool cut_suffix(std::string_view& text, std::string_view suffix) {
   return true;
 }
 
+/// "-- Builds from migration 11 on can run with this schema." at the start of a file. Absent: 0.
+int builds_from_first_line(std::string_view text) {
+  constexpr std::string_view kBefore = "-- Builds from migration ", kAfter = " on can run with this schema.\n";
+  if (!text.starts_with(kBefore)) return 0;
+  text.remove_prefix(kBefore.size());
+  int number = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{}) return 0;
+  text.remove_prefix(static_cast<std::size_t>(rest - text.data()));
+  return text.starts_with(kAfter) ? number : 0;
+}
+
 /// Pairs up files with down files.
 class Pairing {
  public:
@@ -56,6 +69,8 @@ class Pairing {
     } else {
       migration.up_file = file;
       migration.checksum = sha256_hex(text);
+      const int from = builds_from_first_line(text);
+      migration.builds_from = from > 0 && from < migration.number ? from : migration.number;
       migration.up = std::move(text);
     }
   }

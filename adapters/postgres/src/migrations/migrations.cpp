@@ -21,6 +21,7 @@ struct LedgerRow {
   std::optional<std::string> checksum;  ///< absent: psql ran the file
   std::string applied_at;
   std::string applied_by;
+  int builds_from = 0;  ///< 0: of the ledger `migration`, where each row needs a build that knows it
 };
 
 bool ok(const Result& result) {
@@ -81,28 +82,53 @@ std::string quote_text(Connection& connection, const std::string& text) {
   return copy;
 }
 
-std::string ledger_table(const PostgresSettings& settings) { return quote_identifier(settings.schema) + ".migration"; }
+/// The ledger that the row of a migration is in. Earlier builds read only `migration`, and do not start if it has a row
+/// that they do not know.
+const char* ledger_of(const Migration& migration) {
+  return migration.builds_from < migration.number ? "compatible_migration" : "migration";
+}
 
-/// Absent if there is no ledger.
-std::optional<std::vector<LedgerRow>> read_ledger(Connection& connection, const PostgresSettings& settings,
-                                                  Wanted wanted = Wanted::rows) {
+bool has_table(Connection& connection, const PostgresSettings& settings, const std::string& quoted_schema,
+               const std::string& table) {
+  const auto found = must(connection, settings,
+                          "SELECT 1 FROM pg_catalog.pg_tables WHERE tablename = '" + table +
+                              "' AND schemaname = " + quoted_schema,
+                          Wanted::rows);
+  return PQntuples(found.get()) > 0;
+}
+
+/// Adds the rows of one ledger. Returns false if it does not exist.
+bool read_rows(Connection& connection, const PostgresSettings& settings, const std::string& table,
+               const std::string& builds_from, Wanted wanted, std::vector<LedgerRow>& rows) {
   // In one message they are one transaction, also behind a pooler.
   const Answer answer = query(connection, settings,
-                              lock_timeout(settings) + "; SELECT number, name, checksum, applied_at, applied_by FROM " +
-                                  ledger_table(settings) + " ORDER BY number",
+                              lock_timeout(settings) + "; SELECT number, name, checksum, applied_at, applied_by, " +
+                                  builds_from + " FROM " + quote_identifier(settings.schema) + "." + table +
+                                  " ORDER BY number",
                               wanted);
   const Result& result = answer.result;
   if (!ok(result)) {
     const ServerError error = server_error(result.get());
-    if (error.sqlstate == "42P01" || error.sqlstate == "3F000") return std::nullopt;
+    if (error.sqlstate == "42P01" || error.sqlstate == "3F000") return false;
     refuse(connection, settings, answer, wanted);
   }
-  std::vector<LedgerRow> rows;
   for (int row = 0; row < PQntuples(result.get()); ++row) {
     const auto cell = [&](int column) { return std::string(PQgetvalue(result.get(), row, column)); };
-    LedgerRow& added = rows.emplace_back(LedgerRow{std::stoi(cell(0)), cell(1), std::nullopt, cell(3), cell(4)});
+    LedgerRow& added =
+        rows.emplace_back(LedgerRow{std::stoi(cell(0)), cell(1), std::nullopt, cell(3), cell(4), std::stoi(cell(5))});
     if (!PQgetisnull(result.get(), row, 2)) added.checksum = cell(2);
   }
+  return true;
+}
+
+/// The rows of both ledgers. Absent if there is no ledger.
+std::optional<std::vector<LedgerRow>> read_ledger(Connection& connection, const PostgresSettings& settings,
+                                                  Wanted wanted = Wanted::rows) {
+  std::vector<LedgerRow> rows;
+  if (!read_rows(connection, settings, "migration", "0", wanted, rows)) return std::nullopt;
+  // A missing table would abort the transaction of a migration, so check before reading.
+  if (has_table(connection, settings, quote_text(connection, settings.schema), "compatible_migration"))
+    read_rows(connection, settings, "compatible_migration", "builds_from", wanted, rows);
   return rows;
 }
 
@@ -114,7 +140,10 @@ std::vector<MigrationState> compare(const std::vector<LedgerRow>& ledger, const 
   for (const LedgerRow& row : ledger) {
     const auto found = std::find_if(known.begin(), known.end(), [&](const auto& m) { return m.number == row.number; });
     auto kind = MigrationState::Kind::applied;
-    if (found == known.end()) kind = MigrationState::Kind::unknown;
+    if (found == known.end())
+      kind = row.builds_from > 0 && !known.empty() && row.builds_from <= known.back().number
+                 ? MigrationState::Kind::newer
+                 : MigrationState::Kind::unknown;
     else if (found->name != row.name || (row.checksum && *row.checksum != found->checksum))
       kind = MigrationState::Kind::changed;
     states[row.number] = {row.number, row.name, kind, row.applied_at, row.applied_by};
@@ -129,6 +158,15 @@ std::string file_name(const std::vector<Migration>& known, const MigrationState&
   return found == known.end() ? std::to_string(state.number) + "_" + state.name : found->up_file;
 }
 
+[[noreturn]] void refuse_newer(const MigrationState& state, const std::vector<Migration>& known,
+                               const std::string& schema) {
+  throw SchemaError(Code::schema_newer, "the schema " + schema + " is newer than this build: it has migration " +
+                                            std::to_string(state.number) + " (" + state.name +
+                                            "), but this build knows only " + std::to_string(known.size()) +
+                                            "; install the newer build, or with the newer build run: turnstile "
+                                            "migrate down");
+}
+
 /// Throws if the database has migrations that prevent any further one.
 void refuse_strange(const std::vector<MigrationState>& states, const std::vector<Migration>& known,
                     const std::string& schema) {
@@ -139,13 +177,7 @@ void refuse_strange(const std::vector<MigrationState>& states, const std::vector
                             state.applied_at + ", by " + state.applied_by +
                             "); restore the old text, and put the change into a new migration");
     }
-    if (state.kind == MigrationState::Kind::unknown) {
-      throw SchemaError(Code::schema_newer, "the schema " + schema + " is newer than this build: it has migration " +
-                                                std::to_string(state.number) + " (" + state.name +
-                                                "), but this build knows only " + std::to_string(known.size()) +
-                                                "; install the newer build, or with the newer build run: turnstile "
-                                                "migrate down");
-    }
+    if (state.kind == MigrationState::Kind::unknown) refuse_newer(state, known, schema);
   }
 }
 
@@ -245,9 +277,12 @@ void create_schema(Connection& connection, const PostgresSettings& settings, con
 }
 
 void write_checksum(Connection& connection, const PostgresSettings& settings, const Migration& migration) {
+  const bool compatible = migration.builds_from < migration.number;
   must(connection, settings,
-       "INSERT INTO migration (number, name, checksum) VALUES (" + std::to_string(migration.number) + ", " +
+       std::string("INSERT INTO ") + ledger_of(migration) + " (number, name, checksum" +
+           (compatible ? ", builds_from" : "") + ") VALUES (" + std::to_string(migration.number) + ", " +
            quote_text(connection, migration.name) + ", " + quote_text(connection, migration.checksum) +
+           (compatible ? ", " + std::to_string(migration.builds_from) : "") +
            ") ON CONFLICT (number) DO UPDATE SET checksum = excluded.checksum");
 }
 
@@ -298,11 +333,9 @@ std::vector<Migration> migrate_up(const PostgresSettings& settings, const std::v
   return exclusively(settings, on_wait, [&](Connection& connection, const std::string& quoted_schema) {
     create_schema(connection, settings, quoted_schema);
     // A missing table would abort the transaction, so check before reading.
-    const auto exists =
-        must(connection, settings,
-             "SELECT 1 FROM pg_catalog.pg_tables WHERE tablename = 'migration' AND schemaname = " + quoted_schema);
     std::vector<LedgerRow> ledger;
-    if (PQntuples(exists.get()) > 0) ledger = read_ledger(connection, settings, Wanted::tables).value_or(ledger);
+    if (has_table(connection, settings, quoted_schema, "migration"))
+      ledger = read_ledger(connection, settings, Wanted::tables).value_or(ledger);
     const auto states = compare(ledger, known);
     refuse_strange(states, known, settings.schema);
 
@@ -324,14 +357,13 @@ std::vector<Migration> migrate_up(const PostgresSettings& settings, const std::v
 std::vector<Migration> migrate_down(const PostgresSettings& settings, const std::vector<Migration>& known, int steps,
                                     const OnWait& on_wait) {
   return exclusively(settings, on_wait, [&](Connection& connection, const std::string& quoted_schema) {
-    const std::string find_ledger =
-        "SELECT 1 FROM pg_catalog.pg_tables WHERE tablename = 'migration' AND schemaname = " + quoted_schema;
     std::vector<Migration> done;
-    if (PQntuples(must(connection, settings, find_ledger).get()) == 0) return done;
+    if (!has_table(connection, settings, quoted_schema, "migration")) return done;
     auto states = compare(read_ledger(connection, settings, Wanted::tables).value_or(std::vector<LedgerRow>{}), known);
     refuse_strange(states, known, settings.schema);
     std::reverse(states.begin(), states.end());
     for (const MigrationState& state : states) {
+      if (state.kind == MigrationState::Kind::newer) refuse_newer(state, known, settings.schema);
       if (static_cast<int>(done.size()) == steps) break;
       if (state.kind != MigrationState::Kind::applied) continue;
       const auto& migration =
@@ -339,9 +371,11 @@ std::vector<Migration> migrate_down(const PostgresSettings& settings, const std:
       std::string down_file = migration.up_file;
       down_file.replace(down_file.rfind(".up.sql"), 7, ".down.sql");
       run_file(connection, settings, down_file, migration.down);
-      // The first migration's down file deletes the ledger itself.
-      if (PQntuples(must(connection, settings, find_ledger).get()) > 0) {
-        must(connection, settings, "DELETE FROM migration WHERE number = " + std::to_string(migration.number));
+      // The down file of the migration that creates the ledger deletes it.
+      if (has_table(connection, settings, quoted_schema, ledger_of(migration))) {
+        must(connection, settings,
+             std::string("DELETE FROM ") + ledger_of(migration) +
+                 " WHERE number = " + std::to_string(migration.number));
       }
       done.push_back(migration);
     }

@@ -16,6 +16,7 @@ struct Rights {
 
 constexpr Rights kTables[] = {
     {"SELECT", "migration"},
+    {"SELECT", "compatible_migration"},
     {"SELECT, INSERT, UPDATE (consumer_group)", "handler"},
     {"SELECT, INSERT, UPDATE (epoch, incarnation, claimed_at, released_epoch)", "fence"},
     {"SELECT, INSERT, UPDATE (watermark, moved_at)", "watermark"},

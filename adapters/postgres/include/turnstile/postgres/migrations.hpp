@@ -23,6 +23,9 @@ struct Migration {
   std::string up;        ///< the SQL that makes the change
   std::string down;      ///< the SQL that reverts it
   std::string checksum;  ///< SHA-256 of `up`, 64 hex digits
+  /// Builds whose newest migration has this number, or a higher one, can run with the schema after this migration. It
+  /// is the number in the first line of `up`, or `number` itself if there is none: then earlier builds do not start.
+  int builds_from = 0;
 };
 
 /// The migrations that this build contains, in order.
@@ -38,7 +41,8 @@ struct MigrationState {
     applied,
     pending,  ///< in `known`, and not run in the database
     changed,  ///< run in the database with another text
-    unknown,  ///< run in the database by a newer build
+    unknown,  ///< run in the database by a newer build; this build cannot run with it
+    newer,    ///< run in the database by a newer build; this build can run with it
   };
   int number = 0;             ///< of the migration
   std::string name;           ///< of the migration
