@@ -122,9 +122,13 @@ Json settings_json(const std::vector<ExplainedSetting>& settings) {
 }  // namespace
 
 std::string status_json(const Status& status, const std::vector<ExplainedSetting>& settings) {
-  const Json all{{"health", health_json(status.health)},  {"in_group", status.in_group},
-                 {"partitions", partitions_json(status)}, {"limiters", limiters_json(status)},
-                 {"token_log", token_log_json(status)},   {"store", store_json(status)},
+  const Json all{{"health", health_json(status.health)},
+                 {"in_group", status.in_group},
+                 {"kafka_silent_seconds", status.kafka_silent ? Json(seconds(*status.kafka_silent)) : Json(nullptr)},
+                 {"partitions", partitions_json(status)},
+                 {"limiters", limiters_json(status)},
+                 {"token_log", token_log_json(status)},
+                 {"store", store_json(status)},
                  {"settings", settings_json(settings)}};
   return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

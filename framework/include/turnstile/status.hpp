@@ -83,13 +83,16 @@ struct Status {
   Health health;  ///< as of Consumer::health()
   /// Whether the group has given it an assignment, perhaps an empty one, and has not taken its membership since.
   bool in_group = false;
+  /// How long ago Kafka last answered what the group's offsets are. It is asked every 5 s. Absent: it answered the last
+  /// time, or was not asked. Kafka ends a membership whose member it does not hear for session.timeout.ms.
+  std::optional<std::chrono::milliseconds> kafka_silent{};
   std::vector<ThreadStatus> threads;        ///< while it runs
   std::vector<PartitionStatus> partitions;  ///< those that it owns
   std::vector<RunningHandler> running;      ///< at most one for each worker
   std::vector<LimiterStatus> limiters;      ///< those of its topics, in the order of their names
   /// Absent: its limits need no token log.
   std::optional<ports::TokenLogState> token_log{};
-  /// Whether PostgreSQL could be used when it was used last. Absent: no topic needs it.
+  /// Whether PostgreSQL could be used when it was used last, by a handler or for this status. Absent: no topic needs it.
   std::optional<bool> store_available{};
   std::vector<StoredIds> ids{};              ///< of the handlers that store ids
   std::optional<ports::OutboxLag> outbox{};  ///< of the whole database. Asked for every 10 s

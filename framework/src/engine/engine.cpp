@@ -80,13 +80,14 @@ void Engine::run(const std::atomic<int>& stop) {
                                                                   .producers = numbering_producers(shared_->topics),
                                                                   .observers = observers},
                                         shared_->scheduler, store_, run_log_, std::move(calls));
+  for (const auto& topic : shared_->topics) names_.push_back(topic->runner.plan().topic);
   reporter_ =
       std::make_unique<StatusReporter>(StatusReporter::Settings{.observers = observers,
                                                                 .store = need_store(shared_->topics) ? store_ : nullptr,
                                                                 .counts_claims = uses(shared_->topics, Mode::leased),
+                                                                .asked_of_group = {{names_.front(), 0}},
                                                                 .longest_round = settings_.consumer.drain_timeout},
                                        *settings_.status, *consumer_);
-  for (const auto& topic : shared_->topics) names_.push_back(topic->runner.plan().topic);
   consumer_->hurry_when([&stop] { return stop.load(std::memory_order_relaxed) > 1; });
   consumer_->subscribe(names_, *this);
   at_work_ = true;

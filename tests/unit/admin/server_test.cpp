@@ -83,6 +83,14 @@ TEST_F(AdminServerTest, is_ready_while_it_does_its_work_and_says_what_fails) {
   EXPECT_EQ(get(*server, "/readyz").body, "the consumer is not a member of its group yet\n");
   set([](Status& s) {
     s.in_group = true;
+    s.kafka_silent = 9s;
+  });
+  EXPECT_EQ(get(*server, "/readyz").status, 200) << "a new coordinator of the group begins";
+  set([](Status& s) { s.kafka_silent = 46s; });
+  EXPECT_EQ(get(*server, "/readyz").body,
+            "Kafka has not answered for 46 s: the consumer may have lost its membership of the group\n");
+  set([](Status& s) {
+    s.kafka_silent.reset();
     s.store_available = false;
     s.token_log->available = false;
   });

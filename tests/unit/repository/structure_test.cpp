@@ -362,9 +362,10 @@ TEST(Structure, each_migration_states_which_builds_can_run_with_it) {
     const int from = std::stoi(match[1]);
     EXPECT_GE(from, 11) << name;
     EXPECT_LE(from, number) << name;
-    const std::string row = from < number ? "INSERT INTO compatible_migration (number, name, builds_from) VALUES (" +
-                                                std::to_string(number) + ", "
-                                          : "INSERT INTO migration (number, name) VALUES (" + std::to_string(number) + ", ";
+    const std::string row =
+        from < number
+            ? "INSERT INTO compatible_migration (number, name, builds_from) VALUES (" + std::to_string(number) + ", "
+            : "INSERT INTO migration (number, name) VALUES (" + std::to_string(number) + ", ";
     EXPECT_NE(text.find(row), std::string::npos) << name << " must end with: " << row << "…";
   }
   EXPECT_GE(found, 1);
