@@ -327,6 +327,7 @@ class Admin {
   ServerReport server();
 
  private:
+  friend class AuditSnapshot;
   class Session;
   std::unique_ptr<Session> session_;
 };
