@@ -1,6 +1,10 @@
 """The bars of operation: what it costs to be watched."""
+import json
+import os
 import socket
+import subprocess
 import threading
+import time
 import urllib.error
 import urllib.request
 
@@ -36,7 +40,7 @@ class Scraper:
 
 
 class Operation:
-    OPERATION = ["metrics-cost-noop", "metrics-cost-set"]
+    OPERATION = ["metrics-cost-noop", "metrics-cost-set", "audit-rate"]
 
     def watched(self, run):
         """The rate of a run with metrics, the admin endpoint and a scraper."""
@@ -58,7 +62,31 @@ class Operation:
             ratios.append(watched / alone)
         self.bar(name, ratios, 0.98)
 
+    def audit_rate(self):
+        """`turnstile audit` on one core; PostgreSQL and Kafka use the other. Every record must have a fate."""
+        topic = self.once_topic("set")
+        self.once_framework("set")
+        self.p.sql(f"ANALYZE {self.schema}.inbox")
+        group = self.p.sql(f"SELECT DISTINCT consumer_group FROM {self.schema}.fence WHERE topic = '{topic['topic']}'")
+        command = ["taskset", "-c", "0", os.path.join(self.p.bin, "turnstile"), "audit", "--topic", topic["topic"], "--handler", "once",
+                   "--group", group, "--kafka", self.p.kafka, "--postgres", self.p.postgres, "--schema", self.schema,
+                   "--no-limits", "--json"]
+        rates = []
+        for _ in range(self.rounds):
+            began = time.monotonic()
+            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.p.bin)
+            seconds = time.monotonic() - began
+            if done.returncode != 0:
+                raise self.failed(f"turnstile audit ended with {done.returncode}: {done.stdout[-500:]}{done.stderr[-500:]}")
+            records = json.loads(done.stdout)["records"]
+            if records != topic["messages"]:
+                raise self.failed(f"turnstile audit compared {records} records of {topic['messages']}")
+            rates.append(records / seconds)
+        self.bar("audit-rate", rates, 50_000)
+
     def operation(self, bars):
+        if "audit-rate" in bars:
+            self.audit_rate()
         if "metrics-cost-noop" in bars:
             topic = self.topics.get("watched", self.size(8_000_000))
             self.cost("metrics-cost-noop", lambda **more: self.engine(topic, topic["messages"], ms=0, order="partition",
