@@ -15,6 +15,7 @@
 // ELSEWHERE: the row is made outside of the message's transaction, as an effect in another system would be.
 // PUBLISH: a topic. Each message publishes its id there, and replies its id.
 // EFFECT_MS: how long each message takes.
+// HANG: a file. While it exists, an observer does not return from on_status().
 // JOURNAL: a folder for the journal (support/journal.hpp).
 
 #include <libpq-fe.h>
@@ -88,6 +89,17 @@ class Noted {
   std::int64_t run_ = 0;
 };
 
+class HangingObserver final : public Observer {
+ public:
+  explicit HangingObserver(std::string file) : file_(std::move(file)) {}
+  void on_status(const Status&) noexcept override {
+    while (std::ifstream(file_)) std::this_thread::sleep_for(100ms);
+  }
+
+ private:
+  const std::string file_;
+};
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -135,6 +147,7 @@ int main(int argc, char** argv) {
     if (journal) backends.store = std::make_shared<test::JournalledStore>(backends.store, *journal);
     Consumer app{config, backends};
     app.topic(argv[2], handler | transactional() | retry(exponential{20ms, 3, 200ms}) | dead_letter());
+    if (const char* const file = std::getenv("HANG")) app.observe(std::make_shared<HangingObserver>(file));
     app.run();
   } catch (const std::exception& e) {
     std::cerr << "consumer: " << e.what() << '\n';
