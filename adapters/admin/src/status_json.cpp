@@ -108,6 +108,11 @@ Json store_json(const Status& status) {
           {"claims", std::move(claims)}};
 }
 
+Json spans_json(const Status& status) {
+  if (!status.spans) return nullptr;
+  return {{"exported", status.spans->exported}, {"dropped", status.spans->dropped}, {"waiting", status.spans->waiting}};
+}
+
 Json settings_json(const std::vector<ExplainedSetting>& settings) {
   Json all = Json::array();
   for (const ExplainedSetting& setting : settings) {
@@ -129,6 +134,7 @@ std::string status_json(const Status& status, const std::vector<ExplainedSetting
                  {"limiters", limiters_json(status)},
                  {"token_log", token_log_json(status)},
                  {"store", store_json(status)},
+                 {"spans", spans_json(status)},
                  {"settings", settings_json(settings)}};
   return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

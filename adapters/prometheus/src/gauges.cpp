@@ -142,6 +142,17 @@ void add_permits(const Status& status, std::vector<MetricFamily>& to) {
       .add(static_cast<double>(log.epochs));
 }
 
+void add_spans(const Status& status, std::vector<MetricFamily>& to) {
+  if (!status.spans) return;
+  Series(to, "turnstile_spans_exported_total", "Spans that the collector has accepted.", MetricType::Counter)
+      .add(static_cast<double>(status.spans->exported));
+  Series(to, "turnstile_spans_dropped_total",
+         "Spans that were lost: the queue was full, or the collector did not accept them in time.", MetricType::Counter)
+      .add(static_cast<double>(status.spans->dropped));
+  Series(to, "turnstile_spans_waiting", "Spans that are still to be sent.")
+      .add(static_cast<double>(status.spans->waiting));
+}
+
 void add_store(const Status& status, std::vector<MetricFamily>& to) {
   {
     Series horizon(to, "turnstile_ids_stored_since_timestamp_seconds",
@@ -177,6 +188,7 @@ void add_gauges(const Status& status, std::vector<MetricFamily>& to) {
   add_health(status, to);
   add_partitions(status, to);
   add_permits(status, to);
+  add_spans(status, to);
   add_store(status, to);
 }
 

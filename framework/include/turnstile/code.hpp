@@ -23,6 +23,7 @@ enum class Code : std::uint8_t {
   api_misused,        ///< The program called Turnstile in a way that cannot work.
   halted,             ///< A process cannot continue, and waiting does not help.
   loop_stopped,       ///< PollLoop::stop() was called before the message was handled.
+  spans_not_sent,     ///< Spans were lost, or wait for the collector.
   unexpected,         ///< An operation failed for a reason that has no code of its own.
 
   // PostgreSQL

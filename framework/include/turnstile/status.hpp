@@ -16,6 +16,7 @@
 #include "turnstile/ports/claims.hpp"
 #include "turnstile/ports/limiter.hpp"
 #include "turnstile/ports/outbox.hpp"
+#include "turnstile/tracer.hpp"
 #include "turnstile/types.hpp"
 
 namespace turnstile {
@@ -94,6 +95,7 @@ struct Status {
   std::optional<ports::TokenLogState> token_log{};
   /// Whether PostgreSQL could be used when it was used last, by a handler or for this status. Absent: no topic needs it.
   std::optional<bool> store_available{};
+  std::optional<SpanCounts> spans{};         ///< absent: there is no tracer, or it does not count
   std::vector<StoredIds> ids{};              ///< of the handlers that store ids
   std::optional<ports::OutboxLag> outbox{};  ///< of the whole database. Asked for every 10 s
   std::optional<ports::ClaimCounts>

@@ -37,8 +37,8 @@ std::map<std::string, std::string> redacted(const std::map<std::string, std::str
 }
 
 bool may_hold_secret(std::string_view line) {
-  constexpr std::array<std::string_view, 11> words{"url",  "pass", "pwd",  "secret", "token", "credential",
-                                                   "sasl", "ssl",  "jaas", "auth",   "://"};
+  constexpr std::array<std::string_view, 12> words{"url",  "pass", "pwd",  "secret", "token", "credential",
+                                                   "sasl", "ssl",  "jaas", "auth",   "://",   "headers"};
   const std::string text = lower(line);
   return std::any_of(words.begin(), words.end(), [&](auto word) { return holds(text, word); });
 }

@@ -33,6 +33,28 @@ struct Url {
   static std::string form() { return "text"; }
 };
 
+/// `tracing.headers`: names and percent-encoded values. They may hold a token, so they are written as ***.
+struct HeaderList {
+  using Value = Secret;
+  static Problem read(const ConfigValue& value, Value& into) {
+    const auto* text = std::get_if<std::string>(&value.value);
+    if (text == nullptr) return "must be a string in quotes";
+    if (auto problem = check_headers(*text)) return problem;
+    into = Secret(*text);
+    return std::nullopt;
+  }
+  static std::string write(const Value& value) { return value.empty() ? "" : codec::toml_text("***"); }
+  static std::string form() { return "text"; }
+};
+
+/// `tracing.sample`
+struct Ratio {
+  using Value = double;
+  static Problem read(const ConfigValue& value, Value& into) { return turnstile::detail::read(value, 0, 1, into); }
+  static std::string write(Value value) { return number_text(value); }
+  static std::string form() { return "number from 0 to 1"; }
+};
+
 // The bounds of the token log (tokens/line.hpp, tokens/state.hpp).
 inline constexpr std::int64_t kHighestLimit = 1'000'000'000;
 inline constexpr std::size_t kLongestLimiter = 255;

@@ -150,6 +150,28 @@ std::span<const Setting<AdminSettings>> admin_keys() {
   return kKeys;
 }
 
+std::span<const Setting<TracingSettings>> tracing_keys() {
+  using S = TracingSettings;
+  static constexpr std::array kKeys{
+      line<Checked<check_collector>, &S::endpoint, S>(
+          "endpoint", "\"\"", {},
+          "The URL of an OpenTelemetry collector that receives OTLP over HTTP, as in `http://127.0.0.1:4318`. Spans are sent to `/v1/traces` below it. Empty: they are sent nowhere. Without it, `OTEL_EXPORTER_OTLP_ENDPOINT` is used."),
+      line<HeaderList, &S::headers, S>(
+          "headers", {}, "none",
+          "Headers of each request, as in `authorization=Bearer%20abc,x-tenant=7`. Values are percent-encoded. They count as secrets: give them in the environment. Without it, `OTEL_EXPORTER_OTLP_HEADERS` is used."),
+      line<Ratio, &S::sample, S>(
+          "sample", "0.01", {},
+          "The share of messages without a valid `traceparent` with which a trace begins. For other messages the sender has decided."),
+      line<Checked<check_not_empty>, &S::service_name, S>(
+          "service_name", {}, "the client.id, else the consumer group",
+          "`service.name` of the spans. Without it, `OTEL_SERVICE_NAME` is used."),
+      line<Checked<check_not_empty>, &S::ca_file, S>(
+          "ca_file", {}, "the system's certificates",
+          "For an endpoint with `https`: a PEM file with the certificates to trust. Without it, `OTEL_EXPORTER_OTLP_CERTIFICATE` is used."),
+  };
+  return kKeys;
+}
+
 std::span<const Setting<TopicSettings>> topic_keys() {
   using S = TopicSettings;
   static constexpr std::array kKeys{

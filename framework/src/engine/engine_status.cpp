@@ -39,10 +39,11 @@ PartitionStatus describe_lane(const LaneState& state, system_clock::time_point n
   return status;
 }
 
-void add_limits_and_ids(const std::vector<std::unique_ptr<TopicState>>& topics, const ports::Limiters& all,
-                        Status& status) {
+void add_what_topics_share(const std::vector<std::unique_ptr<TopicState>>& topics, const ports::Limiters& all,
+                           Status& status) {
   std::map<std::string, ports::LimiterState> limiters;
   for (const auto& topic : topics) {
+    if (const auto& tracer = topic->runner.services().tracer; tracer && !status.spans) status.spans = tracer->counts();
     if (topic->limiter) limiters.try_emplace(topic->limiter->name(), topic->limiter->state());
     const auto& kept = topic->runner.services().retention;
     if (!kept) continue;
@@ -58,7 +59,7 @@ void add_limits_and_ids(const std::vector<std::unique_ptr<TopicState>>& topics, 
 
 /// On any thread.
 void Engine::describe(Status& status) const {
-  add_limits_and_ids(shared_->topics, *limiters_, status);
+  add_what_topics_share(shared_->topics, *limiters_, status);
   Health& health = status.health;
   const bool at_work = health.state == Health::State::running || health.state == Health::State::waiting;
   if (!at_work && health.state != Health::State::stopping) return;

@@ -21,6 +21,7 @@ constexpr std::array kNames{
     Named{api_misused, "api_misused"},
     Named{halted, "halted"},
     Named{loop_stopped, "loop_stopped"},
+    Named{spans_not_sent, "spans_not_sent"},
     Named{unexpected, "unexpected"},
     Named{commit_in_doubt, "commit_in_doubt"},
     Named{connections_exhausted, "connections_exhausted"},

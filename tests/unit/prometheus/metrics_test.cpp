@@ -37,6 +37,7 @@ Status full_status() {
   status.store_available = true;
   status.ids.push_back({"t", 8 * 24h, Timestamp(1'700'000'000s)});
   status.ids.push_back({"u", {}, {}});
+  status.spans = SpanCounts{.exported = 900, .dropped = 7, .waiting = 12};
   status.outbox = ports::OutboxLag{.waiting = 6, .oldest = 700ms, .refused = 1};
   status.claims = ports::ClaimCounts{.running = 1, .in_doubt = 2, .failed = 3, .parked = 4};
   return status;
@@ -107,6 +108,9 @@ TEST(PrometheusMetricsTest, show_the_last_state) {
                            "turnstile_partition_claimed{topic=\"t\",partition=\"1\"} 0\n",
                            "turnstile_partition_stalled{topic=\"t\",partition=\"1\"} 1\n",
                            "turnstile_handlers_running 1\n",
+                           "turnstile_spans_exported_total 900\n",
+                           "turnstile_spans_dropped_total 7\n",
+                           "turnstile_spans_waiting 12\n",
                            "turnstile_handler_longest_running_seconds 2\n",
                            "turnstile_limiter_limit_permits{limiter=\"psp\"} 64\n",
                            "turnstile_limiter_held_permits{limiter=\"psp\"} 5\n",
