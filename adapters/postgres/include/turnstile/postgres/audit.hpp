@@ -90,13 +90,14 @@ class AuditSnapshot {
   /// The dead letters of these records, in the order of their offsets.
   std::vector<AuditedDead> dead(const AuditedPartition& of, Offset begin, Offset end);
 
-  /// Calls `on_row` for each row of the inbox whose record is in a slot from `begin` up to `end`. It reads the table
-  /// from its beginning to its end, with bounded memory. `ranges` are by slot.
+  /// Offsets of a slot.
   struct SlotRange {
     std::int32_t slot = 0;  ///< the slot
     Offset begin = 0;       ///< first offset
     Offset end = 0;         ///< 1 past the last offset
   };
+  /// Calls `on_row` for each row of the inbox whose record is in one of the ranges. It reads the table from its
+  /// beginning to its end, with bounded memory.
   void each_effect(std::span<const SlotRange> ranges,
                    const std::function<void(std::int32_t slot, Offset offset, const std::string& id)>& on_row);
   /// What waits in the outbox.
