@@ -19,27 +19,14 @@
 
 namespace turnstile::detail::setting {
 
-/// `postgres.url`. It may hold a password, so it is written as ***.
-struct Url {
+/// A text that may hold a password or a token, so it is written as ***. `check` accepts it.
+template <auto check>
+struct SecretText {
   using Value = Secret;
   static Problem read(const ConfigValue& value, Value& into) {
     const auto* text = std::get_if<std::string>(&value.value);
     if (text == nullptr) return "must be a string in quotes";
-    if (auto problem = check_postgres_url(*text)) return problem;
-    into = Secret(*text);
-    return std::nullopt;
-  }
-  static std::string write(const Value& value) { return value.empty() ? "" : codec::toml_text("***"); }
-  static std::string form() { return "text"; }
-};
-
-/// `tracing.headers`: names and percent-encoded values. They may hold a token, so they are written as ***.
-struct HeaderList {
-  using Value = Secret;
-  static Problem read(const ConfigValue& value, Value& into) {
-    const auto* text = std::get_if<std::string>(&value.value);
-    if (text == nullptr) return "must be a string in quotes";
-    if (auto problem = check_headers(*text)) return problem;
+    if (auto problem = check(*text)) return problem;
     into = Secret(*text);
     return std::nullopt;
   }

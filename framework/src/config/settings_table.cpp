@@ -55,7 +55,7 @@ constexpr Setting<TopicSettings> special(std::string_view name, std::string_view
 std::span<const Setting<PostgresSettings>> postgres_keys() {
   using S = PostgresSettings;
   static constexpr std::array kKeys{
-      line<Url, &S::url, S>(
+      line<SecretText<check_postgres_url>, &S::url, S>(
           "url", {}, "required for every mode but at_least_once",
           "libpq's URL. Give passwords in the environment. If it names several hosts, Turnstile uses the one that accepts writes (`target_session_attrs=read-write`, unless the URL sets it)."),
       line<Checked<check_schema_name>, &S::schema, S>("schema", "\"turnstile\"", {},
@@ -156,7 +156,7 @@ std::span<const Setting<TracingSettings>> tracing_keys() {
       line<Checked<check_collector>, &S::endpoint, S>(
           "endpoint", "\"\"", {},
           "The URL of an OpenTelemetry collector that receives OTLP over HTTP, as in `http://127.0.0.1:4318`. Spans are sent to `/v1/traces` below it. Empty: they are sent nowhere. Without it, `OTEL_EXPORTER_OTLP_ENDPOINT` is used."),
-      line<HeaderList, &S::headers, S>(
+      line<SecretText<check_headers>, &S::headers, S>(
           "headers", {}, "none",
           "Headers of each request, as in `authorization=Bearer%20abc,x-tenant=7`. Values are percent-encoded. They count as secrets: give them in the environment. Without it, `OTEL_EXPORTER_OTLP_HEADERS` is used."),
       line<Ratio, &S::sample, S>(

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 
 #include "tests/unit/otlp/collector.hpp"
 
@@ -158,6 +160,33 @@ TEST_F(OtlpAwayTest, survives_a_server_that_does_not_read) {
   for (int i = 0; i < 200; ++i) tracer->on_span(span);
   EXPECT_TRUE(eventually([&] { return counts().dropped == 200; })) << log.str();
   std::signal(SIGPIPE, before);
+}
+
+/// The masks of blocked signals, by thread.
+std::map<std::string, std::uint64_t> blocked_signals() {
+  std::map<std::string, std::uint64_t> masks;
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream status(thread.path() / "status");
+    for (std::string line; std::getline(status, line);) {
+      if (line.starts_with("SigBlk:")) masks[thread.path().filename()] = std::stoull(line.substr(7), nullptr, 16);
+    }
+  }
+  return masks;
+}
+
+/// A write to a connection that its server has closed raises SIGPIPE. And SIGTERM is for a thread of the program.
+TEST_F(OtlpAwayTest, its_threads_get_no_signals) {
+  const auto before = blocked_signals();
+  start("http://127.0.0.1:9", impatient());
+  int threads = 0;
+  for (const auto& [thread, mask] : blocked_signals()) {
+    if (before.contains(thread)) continue;
+    ++threads;
+    for (const int signal : {SIGPIPE, SIGTERM, SIGINT, SIGHUP}) EXPECT_NE(mask >> (signal - 1) & 1U, 0U) << signal;
+  }
+  EXPECT_EQ(threads, 2);
+  EXPECT_EQ(blocked_signals()[std::to_string(::getpid())], before.at(std::to_string(::getpid())))
+      << "the caller's mask";
 }
 
 TEST_F(OtlpAwayTest, drops_the_spans_if_nobody_listens) {

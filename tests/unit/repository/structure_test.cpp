@@ -233,6 +233,7 @@ TEST(Structure, a_rule_that_is_broken_is_noticed) {
   EXPECT_TRUE(breaks("cli/src/doctor.cpp", "libpq-fe.h"));
   EXPECT_TRUE(breaks("cli/src/doctor.cpp", "httplib.h"));
   EXPECT_TRUE(breaks("adapters/admin/src/server.cpp", "prometheus/counter.h"));
+  EXPECT_TRUE(breaks("adapters/admin/src/server.cpp", "otlp.pb.h"));
   EXPECT_TRUE(breaks("adapters/kafka/src/broker.cpp", "turnstile/postgres/store.hpp"));
   EXPECT_TRUE(breaks("adapters/http/src/tokens.cpp", "turnstile/postgres/guards.hpp"));
   EXPECT_TRUE(breaks("adapters/kafka/src/broker.cpp", "turnstile/testing/broker.hpp"));
