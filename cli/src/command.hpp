@@ -46,6 +46,7 @@ void add_replay(CLI::App& dlq, Command& command);
 void add_outbox(CLI::App& app, Command& command);
 void add_limits(CLI::App& app, Command& command);
 void add_permits(CLI::App& app, Command& command);
+void add_topics(CLI::App& app, Command& command);
 void add_top(CLI::App& app, Command& command);
 void add_log(CLI::App& app, Command& command);
 void add_audit(CLI::App& app, Command& command);

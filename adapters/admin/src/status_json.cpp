@@ -54,7 +54,23 @@ Json partitions_json(const Status& status) {
                    {"in_flight", partition.in_flight},
                    {"in_workers", partition.running},
                    {"retrying", partition.retrying},
+                   {"paused", partition.paused},
                    {"running", std::move(running)}});
+  }
+  return all;
+}
+
+/// Without the keys, which may be personal data: `turnstile topics list` shows them.
+Json pauses_json(const Status& status) {
+  Json all = Json::array();
+  for (const ports::Pause& pause : status.pauses) {
+    all.push_back({{"topic", pause.part.topic},
+                   {"partition", known(pause.part.partition)},
+                   {"of_key", pause.part.key.has_value()},
+                   {"since", text::utc(pause.since)},
+                   {"until", pause.until ? Json(text::utc(*pause.until)) : Json(nullptr)},
+                   {"by", pause.by},
+                   {"why", pause.why}});
   }
   return all;
 }
@@ -131,6 +147,7 @@ std::string status_json(const Status& status, const std::vector<ExplainedSetting
                  {"in_group", status.in_group},
                  {"kafka_silent_seconds", status.kafka_silent ? Json(seconds(*status.kafka_silent)) : Json(nullptr)},
                  {"partitions", partitions_json(status)},
+                 {"pauses", pauses_json(status)},
                  {"limiters", limiters_json(status)},
                  {"token_log", token_log_json(status)},
                  {"store", store_json(status)},

@@ -96,6 +96,7 @@ struct MemoryInbox::Tables {
   std::map<InboxKey, ClaimRow> claims;
   std::map<std::pair<std::int32_t, Offset>, TrialRow> trials;      ///< by slot and first offset
   std::map<std::pair<std::int32_t, Offset>, SuspectRow> suspects;  ///< by slot and offset
+  std::map<ports::PausedPart, ports::Pause> pauses;
   std::map<ProgressKey, Progress> progress;
   std::map<MessageId, ProducerRow> producers;
   std::map<WindowKey, RequestWindow> windows;

@@ -104,6 +104,9 @@ void add_partitions(const Status& status, std::vector<MetricFamily>& to) {
                        p.state == PartitionStatus::State::running || p.state == PartitionStatus::State::draining;
                    return is ? 1.0 : 0.0;
                  });
+  each_partition(status, to, "turnstile_partition_paused",
+                 "1: an operator has paused it, or its topic. Paused keys do not count.",
+                 [](const PartitionStatus& p) { return p.paused ? 1.0 : 0.0; });
   std::set<TopicPartition> stalled;
   for (const PartitionProblem& problem : status.health.problems) stalled.insert(problem.at);
   each_partition(status, to, "turnstile_partition_stalled",

@@ -68,6 +68,7 @@ void Engine::run(const std::atomic<int>& stop) {
     }
     consumer_->wake();
   };
+  for (const auto& topic : shared_->topics) names_.push_back(topic->runner.plan().topic);
   Observers observers;
   for (const auto& topic : shared_->topics) observers.add_missing(topic->runner.services().observers);
   keeper_ =
@@ -78,9 +79,9 @@ void Engine::run(const std::atomic<int>& stop) {
                                                                   .purge = settings_.consumer.purge,
                                                                   .retained = retained(shared_->topics),
                                                                   .producers = numbering_producers(shared_->topics),
-                                                                  .observers = observers},
+                                                                  .observers = observers,
+                                                                  .pauses = {names_, need_store(shared_->topics)}},
                                         shared_->scheduler, store_, run_log_, std::move(calls));
-  for (const auto& topic : shared_->topics) names_.push_back(topic->runner.plan().topic);
   reporter_ =
       std::make_unique<StatusReporter>(StatusReporter::Settings{.observers = observers,
                                                                 .store = need_store(shared_->topics) ? store_ : nullptr,

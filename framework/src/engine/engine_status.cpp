@@ -30,6 +30,7 @@ PartitionStatus::State state_of(const LaneState& lane) {
 PartitionStatus describe_lane(const LaneState& state, system_clock::time_point now) {
   const Lane& lane = state.lane;
   PartitionStatus status{.at = state.place.at, .state = state_of(state)};
+  status.paused = state.paused;
   status.position = lane.position() ? lane.position() : state.start;
   status.in_flight = static_cast<std::int64_t>(lane.unsettled());
   status.running = static_cast<std::int64_t>(lane.running());
@@ -72,6 +73,7 @@ void Engine::describe(Status& status) const {
   scheduler.locked([&] {
     const auto& lanes = scheduler.lanes_unlocked();
     health.partitions = lanes.size();
+    status.pauses = scheduler.pauses_unlocked().all;
     // A topic that continues without the database keeps the process at work.
     const bool all_wait = std::all_of(lanes.begin(), lanes.end(), [](const LanePtr& lane) {
       return lane->topic.needs_store() && !lane->topic.fails_open();

@@ -30,7 +30,7 @@ Status full_status() {
   status.in_group = true;
   status.partitions.push_back(
       {.at = {"t", 0}, .position = 10, .end = 17, .behind = 1'500ms, .in_flight = 3, .running = 2});
-  status.partitions.push_back({.at = {"t", 1}, .state = PartitionStatus::State::fenced});
+  status.partitions.push_back({.at = {"t", 1}, .state = PartitionStatus::State::fenced, .paused = true});
   status.running.push_back({{"t", 0}, 11, "t", 2s});
   status.limiters.push_back({"psp", {.limit = 64, .in_use = 3, .held = 5, .share = 8, .waiting = 1}});
   status.token_log = ports::TokenLogState{.available = true, .lease_left = 8s, .unread = 2, .epochs = 4};
@@ -107,6 +107,8 @@ TEST(PrometheusMetricsTest, show_the_last_state) {
                            "turnstile_partition_in_flight_messages{topic=\"t\",partition=\"0\"} 3\n",
                            "turnstile_partition_claimed{topic=\"t\",partition=\"1\"} 0\n",
                            "turnstile_partition_stalled{topic=\"t\",partition=\"1\"} 1\n",
+                           "turnstile_partition_paused{topic=\"t\",partition=\"0\"} 0\n",
+                           "turnstile_partition_paused{topic=\"t\",partition=\"1\"} 1\n",
                            "turnstile_handlers_running 1\n",
                            "turnstile_spans_exported_total 900\n",
                            "turnstile_spans_dropped_total 7\n",

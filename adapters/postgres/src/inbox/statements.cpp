@@ -457,6 +457,28 @@ SELECT deleted, pg_catalog.ceil(wait_s * 1000)::bigint, pg_catalog.floor(extract
   FROM @.purge_by_clock($1::integer, timestamptz 'epoch' + $2::bigint * interval '1 microsecond',
                         timestamptz 'epoch' + $3::bigint * interval '1 microsecond'))";
 
+/// A pause of an operator that has ended by itself is left out. That of a circuit breaker stays until it is closed.
+constexpr std::string_view kActivePauses = R"(
+SELECT topic, partition::bigint, record_key, breaker_of, by_whom, why,
+       pg_catalog.floor(extract(epoch FROM began_at) * 1000)::bigint, pg_catalog.floor(extract(epoch FROM until) * 1000)::bigint,
+       greatest(0, pg_catalog.ceil(extract(epoch FROM until - clock_timestamp()) * 1000))::bigint
+  FROM @.pause WHERE until IS NULL OR breaker_of <> '' OR until > clock_timestamp()
+ ORDER BY topic COLLATE "C", partition NULLS FIRST, record_key NULLS FIRST, breaker_of COLLATE "C")";
+
+constexpr std::string_view kBeginPause = R"(
+INSERT INTO @.pause AS p (topic, partition, record_key, breaker_of, by_whom, why, until)
+VALUES ($1::text, $2::integer, $3::bytea, $4::text, $5::text, $6::text, clock_timestamp() + $7::bigint * interval '1 millisecond')
+ON CONFLICT (topic, coalesce(partition, -1), coalesce(pg_catalog.sha256(record_key), ''), breaker_of) DO UPDATE
+   SET by_whom = excluded.by_whom, why = excluded.why, until = excluded.until,
+       began_at = CASE WHEN p.until <= clock_timestamp() AND p.breaker_of = '' THEN excluded.began_at ELSE p.began_at END)";
+
+/// One row for the pause. 0: it had ended by itself.
+constexpr std::string_view kEndPause = R"(
+DELETE FROM @.pause
+ WHERE topic = $1::text AND partition IS NOT DISTINCT FROM $2::integer AND record_key IS NOT DISTINCT FROM $3::bytea
+   AND breaker_of = $4::text
+RETURNING (until IS NULL OR breaker_of <> '' OR until > clock_timestamp())::integer)";
+
 class InSchema {
  public:
   explicit InSchema(const std::string& schema) : prefix_(quote_identifier(schema) + ".") {}
@@ -534,6 +556,10 @@ Statements::Statements(const std::string& schema) {
   end_trial = in(kEndTrial);
   clear_trials = in(kClearTrials);
   release = in(kRelease);
+  active_pauses = in(kActivePauses);
+  begin_pause = in(kBeginPause);
+  drop_ended_pauses = in("DELETE FROM @.pause WHERE breaker_of = '' AND until < clock_timestamp()");
+  end_pause = in(kEndPause);
   open_producer = in(kOpenProducer);
   producer_heartbeat = in(kProducerHeartbeat);
   producer_secrets = in("SELECT id, secret FROM @.producer WHERE id = ANY ($1::uuid[])");

@@ -52,6 +52,12 @@ struct Statements {
   std::string clear_trials;
   std::string release;
 
+  // Pauses.
+  std::string active_pauses;
+  std::string begin_pause;
+  std::string drop_ended_pauses;
+  std::string end_pause;
+
   // Producers.
   std::string open_producer;
   std::string producer_heartbeat;
