@@ -13,6 +13,7 @@ GRANT SELECT, INSERT, UPDATE (epoch, incarnation, claimed_at, released_epoch) ON
 GRANT SELECT, INSERT, UPDATE (watermark, moved_at) ON :"schema".watermark TO :"role";
 GRANT SELECT, INSERT ON :"schema".inbox TO :"role";
 GRANT SELECT, INSERT ON :"schema".dead TO :"role";
+GRANT SELECT ON :"schema".dead_edit TO :"role";
 -- Without `ordered`: a program cannot undo an operator's limit.
 GRANT SELECT, INSERT (name, configured), UPDATE (configured, version, changed_at) ON :"schema".limiter TO :"role";
 GRANT SELECT, INSERT, UPDATE (generation, holder, granted_at, expires_at) ON :"schema".permit TO :"role";

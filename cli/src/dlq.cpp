@@ -1,11 +1,12 @@
-// turnstile dlq list|show; replay is in replay.cpp.
+// turnstile dlq list|show. The other verbs have files of their own: dlq_groups.cpp, dlq_edit.cpp, dlq_purge.cpp and
+// replay.cpp.
 
 #include <fmt/format.h>
 
 #include <memory>
 
 #include "command.hpp"
-#include "database.hpp"
+#include "dead_options.hpp"
 #include "text.hpp"
 
 namespace turnstile::cli {
@@ -13,12 +14,13 @@ namespace turnstile::cli {
 namespace {
 
 struct Options {
-  std::optional<std::string> handler;
-  std::optional<std::string> topic;
+  DeadOptions which;
+  std::optional<std::string> after;
   std::int64_t number = 0;
   std::int64_t most = 50;
   bool all = false;
   bool full = false;
+  bool original = false;
 };
 
 constexpr std::size_t kShownBytes = 4096;
@@ -37,7 +39,8 @@ Json to_json(const postgres::DeadSummary& dead) {
           {"died_at", iso(dead.died_at)},
           {"replayed_at", iso_or_null(dead.replayed_at)},
           {"replay_in_doubt", dead.replay_in_doubt},
-          {"replay_token", dead.replay_token ? Json(*dead.replay_token) : Json(nullptr)}};
+          {"replay_token", dead.replay_token ? Json(*dead.replay_token) : Json(nullptr)},
+          {"edits", dead.edits}};
 }
 
 // --- list ---
@@ -47,9 +50,11 @@ void print_list(const std::vector<postgres::DeadSummary>& dead) {
   for (const auto& letter : dead) {
     rows.push_back({std::to_string(letter.number), when(letter.died_at), one_line(letter.handler, 40),
                     to_string(TopicPartitionOffset{letter.from.at, letter.offset}),
-                    letter.reason + (letter.replayed_at       ? " (replayed)"
-                                     : letter.replay_in_doubt ? " (may have been replayed)"
-                                                              : ""),
+                    letter.reason +
+                        (letter.replayed_at       ? " (replayed)"
+                         : letter.replay_in_doubt ? " (may have been replayed)"
+                                                  : "") +
+                        (letter.edits > 0 ? " (edited)" : ""),
                     std::to_string(letter.attempts), one_line(letter.error, 70)});
   }
   fmt::print("{}", table(rows));
@@ -57,25 +62,28 @@ void print_list(const std::vector<postgres::DeadSummary>& dead) {
 
 Exit list(const Global& global, const Options& options) {
   auto admin = open_admin(load_settings(global));
-  if (options.handler) require_handler(admin, *options.handler);
-  if (options.topic) require_topic(admin, *options.topic);
-  postgres::DeadFilter filter;
-  filter.handler = options.handler;
-  filter.topic = options.topic;
+  auto filter = dead_filter(admin, options.which);
   filter.with_replayed = options.all;
-  filter.most = options.most + 1;
-  auto dead = admin.dead(filter);
-  const bool more = static_cast<std::int64_t>(dead.size()) > options.most;
-  if (more) dead.pop_back();
+  filter.after = options.after;
+  filter.most = options.most;
+  const auto page = [&] {
+    try {
+      return admin.dead(filter);
+    } catch (const Error& error) {
+      if (options.after && error.code() == Code::usage) throw UsageError(fmt::format("--after: {}", error.what()));
+      throw;
+    }
+  }();
   if (global.json) {
-    Json json{{"dead", Json::array()}, {"more", more}};
-    for (const auto& letter : dead) json["dead"].push_back(to_json(letter));
+    Json json{{"dead", Json::array()}, {"more", page.next.has_value()}, {"next", nullptr}};
+    for (const auto& letter : page.letters) json["dead"].push_back(to_json(letter));
+    if (page.next) json["next"] = *page.next;
     print(json);
-  } else if (dead.empty()) {
+  } else if (page.letters.empty()) {
     fmt::print("no dead letters{}\n", options.all ? "" : " that wait (--all shows those that were replayed)");
   } else {
-    print_list(dead);
-    if (more) fmt::print("there are more: --most {}\n", options.most * 10);
+    print_list(page.letters);
+    if (page.next) fmt::print("there are more: --after {}\n", *page.next);
   }
   return Exit::ok;
 }
@@ -99,6 +107,8 @@ Json to_json(const postgres::DeadRecord& dead) {
   }
   json["payload"] = content(dead.record.payload);
   json["damage"] = dead.damage ? Json(*dead.damage) : Json(nullptr);
+  json["edited"] = Json::array();
+  for (const auto& edit : dead.edits) json["edited"].push_back({{"at", iso(edit.edited_at)}, {"by", edit.edited_by}});
   return json;
 }
 
@@ -131,6 +141,8 @@ void print_record(const postgres::DeadRecord& dead, bool full) {
   rows.push_back({"error", one_line(s.error, 2000)});
   rows.push_back({"runs", std::to_string(s.attempts)});
   rows.push_back({"replayed", s.replayed_at ? when(*s.replayed_at) : s.replay_in_doubt ? how_to_settle(s) : "no"});
+  for (const auto& edit : dead.edits)
+    rows.push_back({"edited", when(edit.edited_at) + " by " + one_line(edit.edited_by, 200)});
   rows.push_back({"dead letter", dead.dead_letter ? to_string(*dead.dead_letter) : "kept in this table only"});
   if (dead.damage) rows.push_back({"damaged", *dead.damage});
   rows.push_back({"timestamp", dead.record.timestamp == Timestamp{} ? "none" : when(dead.record.timestamp)});
@@ -146,7 +158,7 @@ void print_record(const postgres::DeadRecord& dead, bool full) {
 
 Exit show(const Global& global, const Options& options) {
   auto admin = open_admin(load_settings(global));
-  const auto dead = admin.load_dead(options.number);
+  const auto dead = options.original ? admin.load_dead_as_died(options.number) : admin.load_dead(options.number);
   if (!dead) {
     throw Error(Code::not_found,
                 fmt::format("there is no dead letter {}; see: turnstile dlq list --all", options.number));
@@ -166,12 +178,12 @@ void add_dlq(CLI::App& app, Command& command) {
   const auto options = std::make_shared<Options>();
 
   auto* list_verb = dlq->add_subcommand("list", "the dead letters that wait, oldest first");
-  list_verb->add_option("--handler", options->handler, "of this handler only")->type_name("NAME");
-  list_verb->add_option("--topic", options->topic, "of this topic only")->type_name("NAME");
-  list_verb->add_option("--most", options->most, "how many")
+  add_dead_options(*list_verb, options->which);
+  list_verb->add_option("--limit,--most", options->most, "how many")
       ->type_name("N")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000}))
       ->capture_default_str();
+  list_verb->add_option("--after", options->after, "the next page, as the page before names it")->type_name("PLACE");
   list_verb->add_flag("--all", options->all, "also those that were replayed");
   list_verb->callback(
       [&command, options] { command.run = [&command, options] { return list(command.global, *options); }; });
@@ -179,10 +191,14 @@ void add_dlq(CLI::App& app, Command& command) {
   auto* show_verb = dlq->add_subcommand("show", "one dead letter, with its error, headers and payload");
   show_verb->add_option("NUMBER", options->number, "as dlq list has it")->required();
   show_verb->add_flag("--full", options->full, "the whole payload, however long");
+  show_verb->add_flag("--original", options->original, "the record as it died, before any edit");
   show_verb->callback(
       [&command, options] { command.run = [&command, options] { return show(command.global, *options); }; });
 
+  add_dlq_groups(*dlq, command);
   add_replay(*dlq, command);
+  add_dlq_edit(*dlq, command);
+  add_dlq_purge(*dlq, command);
 }
 
 }  // namespace turnstile::cli

@@ -109,7 +109,7 @@ Exit inspect(const Global& global, const Options& options) {
   filter.id = id;
   filter.handler = options.handler;
   filter.with_replayed = true;
-  const auto dead = admin.dead(filter);
+  const auto dead = admin.dead(filter).letters;
   if (global.json) {
     Json json{{"id", id.text()}, {"seen", Json::array()}, {"claims", Json::array()}, {"dead", Json::array()}};
     for (const auto& message : seen) json["seen"].push_back(to_json(message));

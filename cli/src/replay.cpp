@@ -10,12 +10,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <csignal>
+#include <map>
 #include <memory>
-#include <set>
+#include <thread>
 
 #include "command.hpp"
-#include "database.hpp"
+#include "dead_options.hpp"
+#include "replay_plan.hpp"
+#include "spool.hpp"
 #include "text.hpp"
 #include "turnstile/dead_reason.hpp"
 #include "turnstile/error.hpp"
@@ -45,22 +49,12 @@ struct Options {
   bool all = false;
   Decision again;
   Decision done;
-  std::optional<std::string> handler;
-  std::optional<std::string> topic;
-  std::optional<std::string> reason;
+  DeadOptions which;
   std::optional<std::int64_t> from;
+  std::optional<std::string> rate;
+  bool dry_run = false;
 };
 
-/// These may have taken effect: an operator decides one by one, or for all of a reason.
-const std::set<DeadReason> kUndecided{DeadReason::too_old, DeadReason::unknown, DeadReason::outside_window,
-                                      DeadReason::no_session};
-/// These become dead letters again unless something else has changed: the topic's settings, or the cause of the crash.
-const std::set<DeadReason> kDiesAgain{DeadReason::missing_id, DeadReason::mismatch, DeadReason::killed_process};
-
-bool is_one_of(const std::set<DeadReason>& reasons, const std::string& text) {
-  const auto reason = parse_dead_reason(text);
-  return reason && reasons.contains(*reason);
-}
 bool is(const std::string& text, DeadReason reason) { return text == to_text(reason); }
 
 /// This dead letter cannot be published, and the text tells why. Others can.
@@ -194,60 +188,30 @@ class Replayer {
 
   /// Continues if some records cannot be published: names them, and they wait as before. Names also the records that
   /// the broker may have; their replays are then in doubt.
-  Exit all(const Options& options) {
+  Exit all(const Options& options, std::optional<std::chrono::nanoseconds> interval) {
     all_ = true;
-    if (options.handler) require_handler(admin_, *options.handler);
-    if (options.topic) require_topic(admin_, *options.topic);
-    postgres::DeadFilter filter;
-    filter.handler = options.handler;
-    filter.topic = options.topic;
+    auto filter = dead_filter(admin_, options.which);
     filter.most = kPage;
-    if (options.from) filter.after = *options.from - 1;
+    filter.from = options.from;
     // A running consumer makes new dead letters of replayed records. They wait for the next replay.
     filter.up_to = admin_.newest_dead();
-    for (auto page = admin_.dead(filter); !page.empty(); page = admin_.dead(filter)) {
-      for (const auto& letter : page) {
-        filter.after = letter.number;
-        const auto dead = admin_.load_dead(letter.number);
-        if (!dead || dead->summary.replayed_at) continue;
-        const std::string& reason = dead->summary.reason;
-        if (options.reason && reason != *options.reason) continue;
-        if (dead->summary.replay_in_doubt) ++in_doubt_;
-        else if (is_done(dead->summary)) ++passed_over_;
-        else if (!options.reason && is_one_of(kDiesAgain, reason)) ++dies_again_[reason];
-        else if (!options.reason && (is_one_of(kUndecided, reason) || is(reason, DeadReason::forged)))
-          ++undecided_[reason];
-        else publish_if_possible(*dead);
+    Pace pace(interval);
+    postgres::DeadPage page;
+    do {
+      page = admin_.dead(filter);
+      for (const auto& letter : page.letters) {
+        const auto part = replay_part(letter.reason, letter.replay_in_doubt, options.which.reason.has_value());
+        if (part == ReplayPart::published) {
+          std::this_thread::sleep_until(pace.next(Pace::Clock::now()));
+          replay_if_it_waits(letter.number);
+        } else {
+          ++left_out_[{part, part == ReplayPart::in_doubt ? "" : letter.reason}];
+        }
         heed_signal();
       }
-    }
-    if (replayed_.empty() && passed_over_ == 0 && undecided_.empty() && dies_again_.empty() && unsendable_.empty() &&
-        in_doubt_ == 0 && doubts_.empty() && !json_)
-      fmt::print("no dead letters that wait: nothing to replay\n");
-    if (passed_over_ > 0 && !json_) {
-      fmt::print(
-          "{} skipped: duplicates, whose messages have taken effect; to replay one all the same: turnstile dlq replay NUMBER --again\n",
-          count(passed_over_, "dead letter"));
-    }
-    if (in_doubt_ > 0 && !json_) {
-      fmt::print(
-          "{} skipped: may have been published by a replay that did not end; turnstile dlq show NUMBER tells what to do\n",
-          count(in_doubt_, "dead letter"));
-    }
-    for (const auto& [reason, letters] : dies_again_) {
-      if (json_) break;
-      fmt::print("{} skipped: {}, which would fail for the same reason again; once that is fixed: --all --reason {}\n",
-                 count(letters, "dead letter"), reason, reason);
-    }
-    for (const auto& [reason, letters] : undecided_) {
-      if (json_) break;
-      fmt::print("{} skipped: {}, so an operator has to decide; to replay one: turnstile dlq replay NUMBER{}\n",
-                 count(letters, "dead letter"), reason,
-                 is(reason, DeadReason::forged) ? "" : "; to replay all: --all --reason " + reason);
-    }
-    if (!unsendable_.empty() && !json_)
-      fmt::print("{} skipped: cannot be sent back; the reasons are above, and they wait as before\n",
-                 count(static_cast<std::int64_t>(unsendable_.size()), "dead letter"));
+      filter.after = page.next;
+    } while (page.next);
+    say_what_was_left_out();
     return finish();
   }
 
@@ -260,17 +224,36 @@ class Replayer {
     return partitions_[topic] = info->partitions;
   }
 
+  /// Another operator may have replayed it since the page was read.
+  void replay_if_it_waits(std::int64_t number) {
+    const auto dead = admin_.load_dead(number);
+    if (!dead || dead->summary.replayed_at) return;
+    if (dead->summary.replay_in_doubt) ++left_out_[{ReplayPart::in_doubt, ""}];
+    else publish_if_possible(*dead);
+  }
+
+  void say_what_was_left_out() const {
+    if (json_) return;
+    if (replayed_.size() == 0 && left_out_.empty() && unsendable_.size() == 0 && doubts_.size() == 0)
+      fmt::print("no dead letters that wait: nothing to replay\n");
+    for (const auto& [part, letters] : left_out_)
+      fmt::print("{} skipped: {}\n", count(letters, "dead letter"), why_left_out(part.first, part.second));
+    if (unsendable_.size() > 0)
+      fmt::print("{} skipped: cannot be sent back; the reasons are above, and they wait as before\n",
+                 count(unsendable_.size(), "dead letter"));
+  }
+
   /// A record that cannot be published does not block the others.
   void publish_if_possible(const postgres::DeadRecord& dead) {
     try {
       publish(dead);
     } catch (const CannotBeSent& e) {
-      unsendable_.push_back({{"number", dead.summary.number}, {"why", e.what()}});
+      unsendable_.add({{"number", dead.summary.number}, {"why", e.what()}});
       if (json_) return;
       fmt::print("{} skipped: {}\n", dead.summary.number, e.what());
       std::fflush(stdout);
     } catch (const InDoubt& e) {
-      doubts_.push_back({{"number", dead.summary.number}, {"why", e.what()}});
+      doubts_.add({{"number", dead.summary.number}, {"why", e.what()}});
       if (!json_) fmt::print("{} in doubt: {}\n", dead.summary.number, e.what());
       std::fflush(stdout);
       static_cast<void>(still_answers(dead.summary.from.at.topic));
@@ -370,7 +353,7 @@ class Replayer {
 
   void say_sent(const postgres::DeadSummary& summary, const ports::BrokerProducer::Sent& sent, bool anew) {
     const TopicPartitionOffset at{{summary.from.at.topic, sent.partition}, sent.offset};
-    replayed_.push_back(
+    replayed_.add(
         {{"number", summary.number}, {"topic", at.at.topic}, {"partition", at.at.partition}, {"offset", at.offset}});
     if (json_) return;
     fmt::print("{} -> {}{}\n", summary.number, to_string(at), anew ? "" : caution(summary));
@@ -417,37 +400,80 @@ class Replayer {
   }
 
   Exit finish() {
-    if (json_ && all_) print(Json{{"replayed", replayed_}, {"cannot_be_sent", unsendable_}, {"in_doubt", doubts_}});
-    else if (json_) print(Json{{"replayed", replayed_}});
-    else if (replayed_.size() > 1)
-      fmt::print("{} replayed\n", count(static_cast<std::int64_t>(replayed_.size()), "dead letter"));
-    return doubts_.empty() ? Exit::ok : Exit::problems;
+    if (json_) {
+      fmt::print("{{\n");
+      replayed_.print("replayed");
+      if (all_) {
+        fmt::print(",\n");
+        unsendable_.print("cannot_be_sent");
+        fmt::print(",\n");
+        doubts_.print("in_doubt");
+      }
+      fmt::print("\n}}\n");
+    } else if (replayed_.size() > 1) {
+      fmt::print("{} replayed\n", count(replayed_.size(), "dead letter"));
+    }
+    return doubts_.size() == 0 ? Exit::ok : Exit::problems;
   }
 
   bool json_;
   bool again_;  ///< replayed records must run once more
   bool all_ = false;
-  Json unsendable_ = Json::array();
-  std::int64_t passed_over_ = 0;
-  std::int64_t in_doubt_ = 0;                       ///< since an earlier replay
-  Json doubts_ = Json::array();                     ///< since this replay
-  std::map<std::string, std::int64_t> undecided_;   ///< number by reason
-  std::map<std::string, std::int64_t> dies_again_;  ///< number by reason
+  Spool replayed_;
+  Spool unsendable_;
+  Spool doubts_;                                                         ///< since this replay
+  std::map<std::pair<ReplayPart, std::string>, std::int64_t> left_out_;  ///< number by reason
   const Config& config_;
   postgres::Admin admin_;
   std::shared_ptr<ports::Producers> producers_;  ///< null until a numbered request is replayed
   std::shared_ptr<ports::Broker> broker_;
   std::shared_ptr<ports::BrokerProducer> producer_;
   std::map<std::string, std::int32_t> partitions_;
-  Json replayed_ = Json::array();
 };
 
-void require_reason(const std::string& reason) {
-  std::string known;
-  if (parse_dead_reason(reason)) return;
-  for (const DeadReason each : dead_reasons()) known.append(known.empty() ? "" : ", ").append(to_text(each));
-  throw UsageError(fmt::format("dlq replay: no dead letter can have the reason \"{}\"; the reasons are: {}",
-                               one_line(reason, 80), known));
+/// What `--all` would do.
+Exit preview(const Global& global, const Options& options, std::optional<std::chrono::nanoseconds> interval) {
+  auto admin = open_admin(load_settings(global));
+  auto filter = dead_filter(admin, options.which);
+  filter.from = options.from;
+  filter.most = 10'000;
+  const auto found = admin.dead_groups(filter, false);
+  postgres::DeadGroups published;
+  std::map<std::pair<ReplayPart, std::string>, std::int64_t> left_out;
+  for (auto group : found.groups) {
+    if (group.in_doubt > 0) left_out[{ReplayPart::in_doubt, ""}] += group.in_doubt;
+    group.count -= group.in_doubt;
+    const auto part = replay_part(group.reason, false, options.which.reason.has_value());
+    if (group.count == 0) continue;
+    if (part != ReplayPart::published) {
+      left_out[{part, group.reason}] += group.count;
+    } else {
+      published.letters += group.count;
+      published.groups.push_back(std::move(group));
+    }
+  }
+  // The first one is published at once.
+  const double seconds = std::chrono::duration<double>(interval.value_or(std::chrono::nanoseconds{0})).count() *
+                         static_cast<double>(std::max<std::int64_t>(published.letters - 1, 0));
+  if (global.json) {
+    Json skipped = Json::array();
+    for (const auto& [part, letters] : left_out)
+      skipped.push_back({{"count", letters}, {"why", why_left_out(part.first, part.second)}});
+    print(Json{{"would_replay", published.letters},
+               {"seconds", interval ? Json(seconds) : Json(nullptr)},
+               {"groups", to_json(published)},
+               {"would_skip", skipped}});
+    return Exit::ok;
+  }
+  fmt::print("{}would replay {}", groups_table(published), count(published.letters, "dead letter"));
+  if (interval && published.letters > 0) {
+    const std::chrono::seconds whole(static_cast<std::int64_t>(std::min(std::ceil(seconds), 1e12)));
+    fmt::print(" in {} at {}", text::age(whole), *options.rate);
+  }
+  fmt::print("\n");
+  for (const auto& [part, letters] : left_out)
+    fmt::print("would skip {}: {}\n", count(letters, "dead letter"), why_left_out(part.first, part.second));
+  return Exit::ok;
 }
 
 /// The record was published: it only marks the row.
@@ -473,19 +499,31 @@ Exit replay(const Global& global, const Options& options) {
   if (options.all == (options.number != 0))
     throw UsageError("dlq replay: give the number of one dead letter, or --all");
   if (options.all && options.again) throw UsageError("dlq replay: --again goes with the number of one dead letter");
-  if (!options.all && (options.handler || options.topic))
+  const auto& which = options.which;
+  if (!options.all && (which.handler || which.topic))
     throw UsageError("dlq replay: --handler and --topic go with --all");
-  if (!options.all && options.reason) throw UsageError("dlq replay: --reason goes with --all");
+  if (!options.all && which.reason) throw UsageError("dlq replay: --reason goes with --all");
   if (!options.all && options.from) throw UsageError("dlq replay: --from goes with --all");
-  if (options.reason && is(*options.reason, DeadReason::forged))
+  if (!options.all && which.any()) throw UsageError("dlq replay: --since, --until, --header and --text go with --all");
+  if (!options.all && (options.rate || options.dry_run))
+    throw UsageError("dlq replay: --rate and --dry-run go with --all");
+  if (which.reason && is(*which.reason, DeadReason::forged))
     throw UsageError("dlq replay: a forged message is replayed only by its number, after you have examined it");
-  if (options.reason) require_reason(*options.reason);
+  if (which.reason) require_reason(*which.reason);
+  std::optional<std::chrono::nanoseconds> interval;
+  if (options.rate) interval = parse_rate(*options.rate);
+  if (options.rate && !interval) {
+    throw UsageError(
+        fmt::format("--rate {}: not a rate; write a number from 1 to 1000000 and a unit, as in 100/s, 30/m or 5/h",
+                    one_line(*options.rate, 40)));
+  }
   if (options.done && (options.all || options.again))
     throw UsageError("dlq replay: --done goes with the number of one dead letter, and without --again");
   if (options.done) return settle(global, options);
+  if (options.dry_run) return preview(global, options, interval);
   const Config config = load_settings(global);
   Replayer replayer(global, config, static_cast<bool>(options.again));
-  return options.all ? replayer.all(options) : replayer.one(options);
+  return options.all ? replayer.all(options, interval) : replayer.one(options);
 }
 
 }  // namespace
@@ -502,9 +540,10 @@ void add_replay(CLI::App& dlq, Command& command) {
   verb->add_flag(
       "--done", options->done.given,
       "publish nothing: record that it was replayed, if that is in doubt: --done=TOKEN, as dlq show names it");
-  verb->add_option("--handler", options->handler, "with --all: of this handler only")->type_name("NAME");
-  verb->add_option("--topic", options->topic, "with --all: of this topic only")->type_name("NAME");
-  verb->add_option("--reason", options->reason, "with --all: of this reason only")->type_name("REASON");
+  add_dead_options(*verb, options->which);
+  verb->add_option("--rate", options->rate, "with --all: not faster than this: 100/s, 30/m, 5/h")->type_name("N/s");
+  verb->add_flag("--dry-run", options->dry_run,
+                 "with --all: publish nothing; print how many it would publish, and how long that takes");
   verb->add_option("--from", options->from, "with --all: none with a lower number, so that older letters go on waiting")
       ->type_name("NUMBER")
       ->check(CLI::PositiveNumber);

@@ -1,4 +1,4 @@
-"""The bars of operation: what it costs to be watched."""
+"""The bars of operation: what it costs to be watched, and how fast an operator gets an answer."""
 import http.server
 import json
 import os
@@ -74,7 +74,7 @@ class Collector:
 
 
 class Operation:
-    OPERATION = ["metrics-cost-noop", "metrics-cost-set", "trace-cost", "audit-rate"]
+    OPERATION = ["metrics-cost-noop", "metrics-cost-set", "trace-cost", "audit-rate", "dlq-list"]
 
     def watched(self, run):
         """The rate of a run with metrics, the admin endpoint and a scraper."""
@@ -127,9 +127,18 @@ class Operation:
             rates.append(records / seconds)
         self.bar("audit-rate", rates, 50_000)
 
+    def first_page(self, letters):
+        """Milliseconds for the first page of dead letters."""
+        self.p.sql(f"DROP SCHEMA IF EXISTS {self.schema} CASCADE")
+        return self.p.run("bench_fw_dead_list", postgres=self.p.postgres, schema=self.schema, letters=letters,
+                          patience_s=600)["p50_ms"]
+
     def operation(self, bars):
         if "audit-rate" in bars:
             self.audit_rate()
+        if "dlq-list" in bars:
+            ratios = [self.first_page(self.size(1_000_000)) / self.first_page(10_000) for _ in range(self.rounds)]
+            self.bar("dlq-list", ratios, 2, most=True)
         if "metrics-cost-noop" in bars:
             topic = self.topics.get("watched", self.size(8_000_000))
             self.cost("metrics-cost-noop", lambda **more: self.engine(topic, topic["messages"], ms=0, order="partition",

@@ -3,6 +3,8 @@
 // refused it.
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "turnstile/message.hpp"
@@ -33,5 +35,11 @@ int deaths_of(const Message& message);
 
 /// The id of a record whose place is its id (message_id = "offset"). If it is published again, it is another message.
 MessageId id_of_place(const TopicPartitionOffset& at, std::int32_t incarnation);
+
+/// For an edit of a dead letter, which must keep its id. The source of ids that gives `id` for the record before the edit
+/// and another one, or none, for the record after it, as `message_id` would name it: "header:order-id". Absent: the record
+/// keeps its id.
+std::optional<std::string> changed_id_source(const OwnedMessage& before, const OwnedMessage& after,
+                                             const MessageId& id);
 
 }  // namespace turnstile

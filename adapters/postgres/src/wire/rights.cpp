@@ -22,6 +22,7 @@ constexpr Rights kTables[] = {
     {"SELECT, INSERT, UPDATE (watermark, moved_at)", "watermark"},
     {"SELECT, INSERT", "inbox"},
     {"SELECT, INSERT", "dead"},
+    {"SELECT", "dead_edit"},
     {"SELECT, INSERT, UPDATE (incarnation, next_offset, moved_at)", "progress"},
     {"SELECT, INSERT (name, configured), UPDATE (configured, version, changed_at)", "limiter"},
     {"SELECT, INSERT, UPDATE (generation, holder, granted_at, expires_at)", "permit"},

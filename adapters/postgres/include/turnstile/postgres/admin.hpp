@@ -19,19 +19,10 @@
 
 #include "turnstile/config.hpp"
 #include "turnstile/message.hpp"
+#include "turnstile/postgres/dead.hpp"
 #include "turnstile/types.hpp"
 
 namespace turnstile::postgres {
-
-/// A time of the database's clock. If a row was changed by hand to 'infinity', it is the year 292277; '-infinity' is
-/// 4713 BC.
-using DatabaseTime = std::chrono::sys_time<std::chrono::microseconds>;
-
-/// A partition as a consumer group reads it.
-struct GroupPartition {
-  std::string group;  ///< the consumer group
-  TopicPartition at;  ///< the topic and the partition
-};
 
 /// A row of the inbox: the id has taken effect.
 struct SeenMessage {
@@ -122,59 +113,6 @@ struct RetentionReport {
   std::optional<DatabaseTime> swept_at;  ///< when a purge last went through the whole inbox; absent: never
   DatabaseTime now;                      ///< of the server
   std::vector<KeptFor> kept;             ///< handlers with a declared duration, in the order of their names
-};
-
-/// A dead letter without its record.
-struct DeadSummary {
-  std::int64_t number = 0;                  ///< its number for operators
-  std::string handler;                      ///< the handler that refused it
-  GroupPartition from;                      ///< where the record was
-  Offset offset = 0;                        ///< of the record
-  std::optional<MessageId> id;              ///< absent: it had none
-  std::string reason;                       ///< as in the table: see DeadReason
-  std::string error;                        ///< the last error
-  int attempts = 0;                         ///< as in the header turnstile-attempts
-  DatabaseTime died_at;                     ///< when it became a dead letter
-  std::optional<DatabaseTime> replayed_at;  ///< the last replay; absent: not replayed, or its last replay is in doubt
-  /// replay_once() has begun, and has not recorded its end. Another process replays the dead letter now, or died while
-  /// it did. In the latter case it may have been published.
-  bool replay_in_doubt = false;
-  /// When the replay in doubt began. Absent: none is in doubt, or an earlier build began it.
-  std::optional<DatabaseTime> replay_began_at{};
-  /// Names the replay in doubt: no other replay has the same token. Absent if `replay_began_at` is.
-  std::optional<std::string> replay_token{};
-  /// What the row says about replays. A replay changes the row only if it still says the same.
-  std::optional<std::string> replay_mark{};
-};
-
-/// A dead letter with its record, byte by byte, as it was first consumed. The table cannot store a timestamp after the
-/// year 287396, so such a record has none.
-struct DeadRecord {
-  DeadSummary summary;                              ///< everything but the record
-  OwnedMessage record;                              ///< the record
-  std::optional<TopicPartitionOffset> dead_letter;  ///< where it was produced; absent: parked in the table only
-  std::int32_t incarnation = 0;                     ///< of its topic
-  /// Why `record` differs from the consumed record: the row was changed by hand. Absent: it does not differ.
-  std::optional<std::string> damage{};
-};
-
-/// Which dead letters to list. An absent member does not restrict the list.
-struct DeadFilter {
-  std::optional<std::string> handler;  ///< of this handler
-  std::optional<std::string> topic;    ///< of this topic
-  std::optional<MessageId> id;         ///< of this message id
-  /// Includes replayed dead letters. Dead letters in doubt are always included.
-  bool with_replayed = false;
-  std::int64_t after = 0;               ///< only numbers greater than this
-  std::optional<std::int64_t> up_to{};  ///< only numbers up to this
-  std::int64_t most = 50;               ///< the largest number of dead letters
-};
-
-/// The dead letters of a group's topic that were not replayed.
-struct DeadOfTopic {
-  std::string group,       ///< the consumer group; empty if the fence row does not exist
-      topic;               ///< empty if the fence row does not exist
-  std::int64_t count = 0;  ///< how many
 };
 
 /// A published message that the broker refuses permanently.
@@ -287,10 +225,23 @@ class Admin {
   /// Whether old ids are deleted.
   RetentionReport retention();
 
-  /// Dead letters, in the order of their numbers.
-  std::vector<DeadSummary> dead(const DeadFilter& filter);
+  /// Dead letters, in the order of the time when they died. A filter by topic, handler, reason and time is an index
+  /// scan as long as it has no header and no text, and leaves out what was replayed. Any other filter reads the dead
+  /// letters of the time span, in statements of a bounded size.
+  DeadPage dead(const DeadFilter& filter);
   /// A dead letter with its record. Absent: there is none with this number.
   std::optional<DeadRecord> load_dead(std::int64_t number);
+  /// The record as it died, before any edit. Absent: there is no dead letter with this number.
+  std::optional<DeadRecord> load_dead_as_died(std::int64_t number);
+  /// Counts dead letters by topic, handler, reason and, with `by_error`, error; the largest groups first, at most
+  /// `filter.most`. Errors that differ only in numbers and hexadecimal ids are one error.
+  DeadGroups dead_groups(const DeadFilter& filter, bool by_error = true);
+  /// Replaces payload and headers of a dead letter, and records what they were. False if the row has changed since
+  /// `seen` was loaded.
+  bool edit_dead(const DeadRecord& seen, const OwnedMessage& edited, const std::string& by);
+  /// Deletes dead letters in transactions of a bounded size, the oldest first. It leaves out those whose replay is in
+  /// doubt, and those that another session replays.
+  DeadPurgeResult purge_dead(const DeadPurge& purge);
   /// How many dead letters were not replayed, by topic; the most first.
   std::vector<DeadOfTopic> dead_by_topic();
   /// The highest number of a dead letter, replayed or not. 0: there is none.

@@ -1,0 +1,68 @@
+#include "replay_plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+
+#include "turnstile/dead_reason.hpp"
+
+namespace turnstile::cli {
+
+namespace {
+
+/// These may have taken effect: an operator decides one by one, or for all of a reason.
+const std::set<DeadReason> kUndecided{DeadReason::too_old, DeadReason::unknown, DeadReason::outside_window,
+                                      DeadReason::no_session, DeadReason::forged};
+/// These become dead letters again unless something else has changed: the topic's settings, or the cause of the crash.
+const std::set<DeadReason> kDiesAgain{DeadReason::missing_id, DeadReason::mismatch, DeadReason::killed_process};
+
+}  // namespace
+
+ReplayPart replay_part(std::string_view reason, bool replay_in_doubt, bool asked_for) {
+  if (replay_in_doubt) return ReplayPart::in_doubt;
+  const auto known = parse_dead_reason(std::string(reason));
+  if (known == DeadReason::duplicate) return ReplayPart::has_run;
+  if (asked_for || !known) return ReplayPart::published;
+  if (kDiesAgain.contains(*known)) return ReplayPart::dies_again;
+  return kUndecided.contains(*known) ? ReplayPart::undecided : ReplayPart::published;
+}
+
+std::string why_left_out(ReplayPart part, const std::string& reason) {
+  switch (part) {
+    case ReplayPart::published: break;
+    case ReplayPart::in_doubt:
+      return "may have been published by a replay that did not end; turnstile dlq show NUMBER tells what to do";
+    case ReplayPart::has_run:
+      return "duplicates, whose messages have taken effect; to replay one all the same: turnstile dlq replay NUMBER --again";
+    case ReplayPart::dies_again:
+      return fmt::format("{}, which would fail for the same reason again; once that is fixed: --all --reason {}",
+                         reason, reason);
+    case ReplayPart::undecided:
+      return fmt::format("{}, so an operator has to decide; to replay one: turnstile dlq replay NUMBER{}", reason,
+                         reason == to_text(DeadReason::forged) ? "" : "; to replay all: --all --reason " + reason);
+  }
+  return "";
+}
+
+std::optional<std::chrono::nanoseconds> parse_rate(std::string_view text) {
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || number < 1 || number > 1'000'000) return std::nullopt;
+  const std::string_view unit = text.substr(static_cast<std::size_t>(end - text.data()));
+  using std::chrono::nanoseconds;
+  if (unit == "/s") return nanoseconds(std::chrono::seconds(1)) / number;
+  if (unit == "/m") return nanoseconds(std::chrono::minutes(1)) / number;
+  if (unit == "/h") return nanoseconds(std::chrono::hours(1)) / number;
+  return std::nullopt;
+}
+
+Pace::Clock::time_point Pace::next(Clock::time_point now) {
+  if (!interval_) return now;
+  const auto at = std::max(due_, now);
+  due_ = at + *interval_;
+  return at;
+}
+
+}  // namespace turnstile::cli

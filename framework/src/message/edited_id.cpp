@@ -1,0 +1,78 @@
+// Which source gives a dead letter its id. A dead letter does not know its topic's message_id, so each possible source is
+// tried.
+
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "message/message_id.hpp"
+#include "message/request_headers.hpp"
+#include "turnstile/replay.hpp"
+
+namespace turnstile {
+
+namespace {
+
+using Json = nlohmann::json;
+
+std::string escaped(const std::string& step) {
+  std::string text;
+  for (const char c : step) text += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);
+  return text;
+}
+
+/// The JSON pointers to everything in the payload that gives this id.
+std::vector<std::string> pointers_to(const MessageId& id, const std::optional<std::string>& payload) {
+  std::vector<std::string> found;
+  const Json document = Json::parse(payload.value_or(""), nullptr, false);
+  // Not a recursive function: a payload can be nested deeper than the stack allows.
+  std::vector<std::pair<std::string, const Json*>> rest{{"", &document}};
+  while (!rest.empty()) {
+    const auto [pointer, node] = rest.back();
+    rest.pop_back();
+    const bool is_text = node->is_string();
+    if ((is_text || node->is_number_integer()) &&
+        MessageId::from(is_text ? node->get_ref<const std::string&>() : node->dump()) == id)
+      found.push_back(pointer);
+    if (!node->is_structured()) continue;
+    for (const auto& item : node->items()) rest.emplace_back(pointer + "/" + escaped(item.key()), &item.value());
+  }
+  return found;
+}
+
+std::vector<std::string> sources_of(const MessageId& id, const OwnedMessage& message) {
+  std::vector<std::string> sources{"key", "cloudevents"};
+  for (const auto& header : message.headers) sources.push_back("header:" + header.name);
+  for (const auto& pointer : pointers_to(id, message.payload)) sources.push_back("json:" + pointer);
+  return sources;
+}
+
+bool gives(const std::string& source, const OwnedMessage& message, const MessageId& id) {
+  const auto parsed = detail::IdSource::parse(source);
+  const auto* from = std::get_if<detail::IdSource>(&parsed);
+  if (from == nullptr) return false;
+  const auto found = from->of(Message(message), 0);
+  return std::holds_alternative<MessageId>(found) && std::get<MessageId>(found) == id;
+}
+
+/// The number of a request, and its proof.
+std::optional<std::string> request_in(const OwnedMessage& message) {
+  const auto found = detail::request_of(Message(message));
+  const auto* stamped = std::get_if<detail::StampedRequest>(&found);
+  if (stamped == nullptr) return std::nullopt;
+  return detail::message_id(stamped->request).text() + " " + std::to_string(stamped->request.acked) + " " +
+         std::string(stamped->proof);
+}
+
+}  // namespace
+
+std::optional<std::string> changed_id_source(const OwnedMessage& before, const OwnedMessage& after,
+                                             const MessageId& id) {
+  if (const auto request = request_in(before); request && request_in(after) != request) return "request";
+  for (const auto& source : sources_of(id, before)) {
+    if (gives(source, before, id) && !gives(source, after, id)) return source;
+  }
+  return std::nullopt;
+}
+
+}  // namespace turnstile

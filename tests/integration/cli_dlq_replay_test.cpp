@@ -1,0 +1,157 @@
+// turnstile dlq replay of many dead letters, and after an edit, on a real PostgreSQL and a real Kafka. Also the commands
+// of docs/operations/dead-letters.md.
+
+#include <gmock/gmock.h>
+
+#include <csignal>
+
+#include "tests/integration/cli_dlq.hpp"
+#include "tests/integration/page_commands.hpp"
+#include "tests/support/eventually.hpp"
+#include "tests/support/world.hpp"
+
+namespace turnstile::test {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST_F(CliReplay, a_dry_run_publishes_nothing_and_says_how_many_and_how_long) {
+  for (int offset = 0; offset < 21; ++offset) bury(offset, "'{}'");
+  bury(21, "'{}'", "unknown");
+  bury(22, "'{}'", "duplicate");
+  sql("UPDATE dead SET replayed_at = clock_timestamp() + interval '200000 years' WHERE id = 1");
+  const auto dry = cli_.run("dlq", "replay", "--all", "--rate", "10/m", "--dry-run");
+  EXPECT_EQ(dry.code, 0) << dry.err;
+  EXPECT_THAT(dry.out, AllOf(HasSubstr("would replay 20 dead letters in 1m 54s at 10/m"), HasSubstr(topic_),
+                             HasSubstr("would skip 1 dead letter: unknown, so an operator has to decide"),
+                             HasSubstr("would skip 1 dead letter: duplicates"),
+                             HasSubstr("would skip 1 dead letter: may have been published")));
+  EXPECT_EQ(sql("SELECT count(*) FROM dead WHERE replayed_at < now()"), "0");
+  const auto json =
+      nlohmann::json::parse(cli_.run("dlq", "replay", "--all", "--rate", "10/m", "--dry-run", "--json").out);
+  EXPECT_EQ(json["would_replay"], 20);
+  EXPECT_EQ(json["seconds"], 114.0);
+}
+
+TEST_F(CliReplay, filters_choose_what_is_replayed) {
+  for (int offset = 0; offset < 4; ++offset) bury(offset, "'{\"amount\": " + std::to_string(offset) + "}'");
+  sql("UPDATE dead SET died_at = died_at - interval '1 day' WHERE id = 1");
+  EXPECT_THAT(cli_.run("dlq", "replay", "--all", "--since", "1h ago", "--text", "\"amount\": 2").out,
+              HasSubstr("3 -> " + topic_));
+  EXPECT_THAT(cli_.run("dlq", "replay", "--all", "--until", "1h ago", "--header", "message-id=order-17").out,
+              HasSubstr("1 -> " + topic_));
+  EXPECT_EQ(sql("SELECT string_agg(id::text, ' ' ORDER BY id) FROM dead WHERE replayed_at IS NULL"), "2 4");
+}
+
+TEST_F(CliReplay, a_rate_is_kept) {
+  for (int offset = 0; offset < 11; ++offset) bury(offset, "'{}'");
+  const auto replay = cli_.run("dlq", "replay", "--all", "--rate", "5/s");
+  EXPECT_EQ(replay.code, 0) << replay.err;
+  EXPECT_EQ(sql("SELECT count(*) FROM dead WHERE replayed_at IS NOT NULL"), "11");
+  EXPECT_EQ(sql("SELECT max(replayed_at) - min(replayed_at) >= interval '1.9 seconds' FROM dead"), "t");
+}
+
+TEST_F(CliReplay, wrong_rates_and_options_are_refused) {
+  bury(7, "'{}'");
+  const auto refused = cli_.run("dlq", "replay", "--all", "--rate", "fast");
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err,
+              HasSubstr("--rate fast: not a rate; write a number from 1 to 1000000 and a unit, as in 100/s"));
+  EXPECT_THAT(cli_.run("dlq", "replay", "1", "--rate", "1/s").err, HasSubstr("--rate and --dry-run go with --all"));
+  EXPECT_THAT(cli_.run("dlq", "replay", "1", "--text", "x").err, HasSubstr("go with --all"));
+}
+
+TEST_F(CliReplay, an_edited_letter_is_replayed_with_its_new_record_and_its_id) {
+  bury(7, "'{\"amount\": 12}'");
+  ASSERT_EQ(cli_.run("dlq", "edit", "1", "--value", "{\"amount\": 13}", "--header", "trace=x").code, 0);
+  ASSERT_EQ(cli_.run("dlq", "replay", "1").code, 0);
+  const auto sent = kafka_.read(topic_, 1).at(0);
+  EXPECT_EQ(sent.payload, "{\"amount\": 13}");
+  EXPECT_EQ(sent.key, "k-1");
+  EXPECT_EQ(header(sent, "message-id"), "order-17");
+  EXPECT_EQ(header(sent, "trace"), "x");
+  EXPECT_EQ(cli_.run("dlq", "edit", "1", "--value", "late").code, 4);
+}
+
+/// The replay has read the letter, and waits for the broker, while another operator edits it.
+TEST_F(CliReplay, nobody_edits_a_letter_that_is_being_replayed) {
+  const auto mock = broker_without_answer(60s);
+  bury(7, "'{}'");
+  const CliProcess runs({"dlq", "replay", "1"}, cli_.environment(), cli_.folder().path());
+  ASSERT_TRUE(eventually([&] {
+    return sql("SELECT count(*) FROM pg_locks l WHERE l.relation = 'dead'::regclass AND l.mode = 'RowExclusiveLock'") !=
+           "0";
+  }));
+  const auto edit = cli_.run("dlq", "edit", "1", "--value", "x");
+  EXPECT_EQ(edit.code, 3) << edit.out;
+  EXPECT_THAT(edit.err, HasSubstr("lock timeout"));
+  EXPECT_EQ(sql("SELECT edits FROM dead"), "0");
+}
+
+/// Dead letters of World's topic, whose ids are in the header message-id.
+class ReplayToConsumer : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    TURNSTILE_NEEDS_SERVERS();
+    world_ = std::make_unique<World>(1);
+    cli_.environment()["TURNSTILE_POSTGRES_URL"] = *postgres_url();
+    cli_.environment()["TURNSTILE_POSTGRES_SCHEMA"] = world_->schema();
+    cli_.environment()["TURNSTILE_KAFKA_BOOTSTRAP_SERVERS"] = kafka_servers();
+  }
+
+  void run_sql(const std::string& sql) { static_cast<void>(world_->query(sql)); }
+
+  std::unique_ptr<World> world_;
+  Cli cli_;
+};
+
+/// The replay is killed after the broker has a record, and before its row is marked. The next one publishes it again.
+TEST_F(ReplayToConsumer, a_replay_that_was_killed_goes_on_and_no_effect_happens_twice) {
+  World& world = *world_;
+  {
+    Process failing = world.consumer(world.toml());
+    for (int i = 0; i < 5; ++i) world.publish("m" + std::to_string(i), "throw");
+    ASSERT_TRUE(eventually([&] { return world.query("SELECT count(*) FROM dead") == "5"; }, 60s)) << world.output();
+  }
+  ASSERT_EQ(world.effects().rows, 0);
+  // The commit of the third mark does not end.
+  run_sql(
+      "CREATE FUNCTION linger() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(600); RETURN NULL; END'");
+  run_sql(
+      "CREATE CONSTRAINT TRIGGER linger AFTER UPDATE ON dead DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.id = 3) "
+      "EXECUTE FUNCTION linger()");
+  Process healed = world.consumer(world.toml(), {{"HEALED", "1"}});
+  {
+    const CliProcess replay({"dlq", "replay", "--all"}, cli_.environment(), cli_.folder().path());
+    ASSERT_TRUE(eventually([&] { return world.effects().rows == 3; }, 60s)) << world.output();
+    replay.signal(SIGKILL);
+  }
+  // The server ends the transaction of the dead client.
+  run_sql(
+      "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND query = 'COMMIT'");
+  ASSERT_TRUE(eventually([&] {
+    return world.query("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND query = 'COMMIT'") ==
+           "0";
+  }));
+  run_sql("DROP TRIGGER linger ON dead");
+  EXPECT_EQ(world.query("SELECT string_agg(id::text, ' ' ORDER BY id) FROM dead WHERE replayed_at IS NULL"), "3 4 5");
+
+  const auto rest = cli_.run("dlq", "replay", "--all");
+  EXPECT_EQ(rest.code, 0) << rest.err;
+  EXPECT_THAT(rest.out, HasSubstr("3 dead letters replayed"));
+  EXPECT_TRUE(eventually([&] { return world.effects().distinct == 5 && world.caught_up(); }, 60s)) << world.output();
+  EXPECT_EQ(world.effects().rows, 5) << "an effect happened twice";
+}
+
+TEST_F(CliReplay, the_commands_of_the_page_run_as_written) {
+  for (int offset = 1; offset <= 6; ++offset) bury(offset, "'{\"amount\": 12}'", offset == 3 ? "rejected" : "failed");
+  sql("UPDATE dead SET died_at = died_at - interval '40 days', replayed_at = now() WHERE id = 4");
+  EXPECT_GE(run_page(cli_, "operations/dead-letters.md", topic_), 7);
+  EXPECT_EQ(sql("SELECT string_agg(id::text, ' ' ORDER BY id) FROM dead WHERE replayed_at IS NOT NULL"), "1 2 3 5 6");
+}
+
+}  // namespace
+}  // namespace turnstile::test
