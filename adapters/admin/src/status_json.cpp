@@ -109,7 +109,8 @@ Json store_json(const Status& status) {
   if (status.outbox) {
     outbox = {{"waiting", status.outbox->waiting},
               {"oldest_seconds", seconds(status.outbox->oldest)},
-              {"refused", status.outbox->refused}};
+              {"refused", status.outbox->refused},
+              {"scheduled", status.outbox->scheduled}};
   }
   Json claims = nullptr;
   if (status.claims) {

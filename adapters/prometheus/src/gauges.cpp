@@ -171,6 +171,8 @@ void add_store(const Status& status, std::vector<MetricFamily>& to) {
         .add(seconds(status.outbox->oldest));
     Series(to, "turnstile_outbox_refused_messages", "Messages in the outbox that the broker will never accept.")
         .add(static_cast<double>(status.outbox->refused));
+    Series(to, "turnstile_outbox_scheduled_messages", "Published messages that are not due yet.")
+        .add(static_cast<double>(status.outbox->scheduled));
   }
   if (status.claims) {
     Series(to, "turnstile_claims", "Claims of the database (mode leased) by state.")

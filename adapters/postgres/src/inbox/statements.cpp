@@ -158,6 +158,18 @@ VALUES ($1::smallint, $2::uuid, $3::text, $4::bytea, $5::bytea,
         ARRAY(SELECT pg_catalog.decode(h, 'hex') FROM unnest($6::text[]) WITH ORDINALITY AS t (h, n) ORDER BY n),
         ARRAY(SELECT CASE WHEN h <> '-' THEN pg_catalog.decode(h, 'hex') END FROM unnest($7::text[]) WITH ORDINALITY AS t (h, n) ORDER BY n)))";
 
+constexpr std::string_view kSchedule = R"(
+INSERT INTO @.scheduled (shard, message_id, topic, record_key, record_payload, header_names, header_values, due_at)
+VALUES ($1::smallint, $2::uuid, $3::text, $4::bytea, $5::bytea, $6::bytea[], $7::bytea[],
+        timestamptz 'epoch' + $8::bigint * interval '1 millisecond'))";
+
+constexpr std::string_view kScheduleText = R"(
+INSERT INTO @.scheduled (shard, message_id, topic, record_key, record_payload, header_names, header_values, due_at)
+VALUES ($1::smallint, $2::uuid, $3::text, $4::bytea, $5::bytea,
+        ARRAY(SELECT pg_catalog.decode(h, 'hex') FROM unnest($6::text[]) WITH ORDINALITY AS t (h, n) ORDER BY n),
+        ARRAY(SELECT CASE WHEN h <> '-' THEN pg_catalog.decode(h, 'hex') END FROM unnest($7::text[]) WITH ORDINALITY AS t (h, n) ORDER BY n),
+        timestamptz 'epoch' + $8::bigint * interval '1 millisecond'))";
+
 /// A row with NULL means that the fence is valid. Each other row is a message. Either this call claimed it (with its
 /// fence) or parked it just now, or another owner has it, as it was when the statement began. A message without a row
 /// was claimed by another owner in the meantime.
@@ -345,6 +357,23 @@ SELECT o.shard::bigint, o.id, o.message_id, o.topic, o.record_key, o.record_payl
              FROM @.outbox WHERE shard = s.shard::smallint ORDER BY id LIMIT $2::bigint) w) o
  WHERE o.before < $3::bigint)";
 
+/// It locks the rows in their order, and waits for a relay that has lost its shards and moves them now. Afterwards they
+/// are gone. The time is that of the statement, because an index cannot be compared with a clock that runs.
+constexpr std::string_view kReleaseDue = R"(
+WITH due AS MATERIALIZED (
+  SELECT * FROM @.scheduled WHERE shard = ANY ($1::bigint[]) AND due_at <= statement_timestamp()
+   ORDER BY due_at, id LIMIT $2::bigint FOR UPDATE
+), gone AS (
+  DELETE FROM @.scheduled s USING due WHERE s.id = due.id
+), moved AS (
+  INSERT INTO @.outbox (shard, message_id, topic, record_key, record_payload, header_names, header_values)
+  SELECT shard, message_id, topic, record_key, record_payload, header_names, header_values FROM due ORDER BY due_at, id
+  RETURNING 1
+)
+SELECT (SELECT count(*) FROM moved),
+       (SELECT greatest(ceil(extract(epoch FROM s.due_at - statement_timestamp()) * 1000), 0)::bigint
+          FROM @.scheduled s ORDER BY s.due_at LIMIT 1))";
+
 constexpr std::string_view kRemoveSent = R"(
 DELETE FROM @.outbox o USING unnest($1::bigint[], $2::bigint[]) AS d (shard, id)
  WHERE o.shard = d.shard::smallint AND o.id = d.id)";
@@ -352,7 +381,7 @@ DELETE FROM @.outbox o USING unnest($1::bigint[], $2::bigint[]) AS d (shard, id)
 constexpr std::string_view kLag = R"(
 SELECT count(*) FILTER (WHERE shard >= 0),
        coalesce(extract(epoch FROM clock_timestamp() - min(written_at) FILTER (WHERE shard >= 0)) * 1000, 0)::bigint,
-       count(*) FILTER (WHERE shard = -1) FROM @.outbox)";
+       count(*) FILTER (WHERE shard = -1), (SELECT count(*) FROM @.scheduled) FROM @.outbox)";
 
 /// Inserts only missing rows; otherwise each claim would use up numbers of the slots.
 constexpr std::string_view kAddFences = R"(
@@ -541,6 +570,8 @@ Statements::Statements(const std::string& schema) {
   responses = in("SELECT id, body FROM @.response WHERE handler = $1::smallint AND id = ANY ($2::uuid[])");
   publish = in(kPublish);
   publish_text = in(kPublishText);
+  schedule = in(kSchedule);
+  schedule_text = in(kScheduleText);
   take_claims = in(kOwner) + in(kFenced) + in(kTakeClaims);
   take_free_claims = in(kOwner) + in(kFree) + in(kTakeClaims);
   drop_done_claims = in(kDropDoneClaims);
@@ -568,6 +599,7 @@ Statements::Statements(const std::string& schema) {
   keep_shards = in(kKeepShards);
   leave_shards = in("UPDATE @.outbox_relay SET owner = NULL WHERE owner = $1::text");
   waiting = in(kWaiting);
+  release_due = in(kReleaseDue);
   remove_sent = in(kRemoveSent);
   refuse = in("UPDATE @.outbox SET shard = -1, refused = $3::text WHERE shard = $1::smallint AND id = $2::bigint");
   lag = in(kLag);
