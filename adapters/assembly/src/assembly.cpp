@@ -85,7 +85,7 @@ class LazyDomain final : public ports::Limiters {
 };
 
 /// Metrics, and the endpoint that shows them.
-void add_admin(const AdminSettings::Address& address, Backends& backends) {
+void add_admin([[maybe_unused]] const AdminSettings::Address& address, [[maybe_unused]] Backends& backends) {
 #if TURNSTILE_ADMIN
   const auto metrics = std::make_shared<metrics::PrometheusMetrics>();
   backends.observers.push_back(metrics);
@@ -101,7 +101,7 @@ void add_admin(const AdminSettings::Address& address, Backends& backends) {
 }
 
 /// Sends spans to a collector.
-void add_tracer(const Config& config, Backends& backends) {
+void add_tracer(const Config& config, [[maybe_unused]] Backends& backends) {
 #if TURNSTILE_OTLP
   backends.tracer = std::make_shared<otlp::OtlpTracer>(config.tracing, otlp::resource_of(config), backends.logger);
 #else

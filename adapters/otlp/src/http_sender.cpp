@@ -92,8 +92,9 @@ void HttpSender::post_to(const std::string& address, const std::string& body, An
   const auto left = std::max<std::chrono::steady_clock::duration>(
       deadline_.current() - std::chrono::steady_clock::now(), std::chrono::milliseconds(1));
   client->set_connection_timeout(left);
-  client->set_read_timeout(left);
-  client->set_write_timeout(left);
+  // The deadline comes first, and tells that it was the cause.
+  client->set_read_timeout(left + std::chrono::seconds(1));
+  client->set_write_timeout(left + std::chrono::seconds(1));
 
   httplib::Request request;
   request.method = "POST";

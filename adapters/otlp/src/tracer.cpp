@@ -68,11 +68,7 @@ Judgement judge(const HttpSender::Answer& answer) {
 }
 
 std::uint64_t random_bits() {
-  thread_local std::mt19937_64 random{[] {
-    std::random_device device;
-    std::seed_seq seed{device(), device(), device(), device()};
-    return std::mt19937_64{seed};
-  }()};
+  thread_local std::mt19937_64 random{std::random_device{}()};
   return random();
 }
 
