@@ -23,6 +23,8 @@ GRANT SELECT, INSERT, UPDATE (waiting, since, expires_at), DELETE ON :"schema".p
 GRANT SELECT, INSERT, UPDATE (body, replied_at) ON :"schema".response TO :"role";
 -- DELETE: for messages that were sent. UPDATE: for messages that the broker refuses.
 GRANT SELECT, INSERT, UPDATE (shard, refused), DELETE ON :"schema".outbox TO :"role";
+-- UPDATE: FOR UPDATE needs it. DELETE: for messages that are due, and go to the outbox.
+GRANT SELECT, INSERT, UPDATE (due_at), DELETE ON :"schema".scheduled TO :"role";
 GRANT SELECT, UPDATE (owner, fence, expires_at) ON :"schema".outbox_relay TO :"role";
 -- The purge: the functions decide which ids are old enough to delete, not their callers.
 GRANT SELECT ON :"schema".kept TO :"role";
@@ -45,3 +47,5 @@ GRANT SELECT, INSERT, DELETE ON :"schema".producer_response TO :"role";
 -- DELETE: for trials that have ended, and for suspects that are settled.
 GRANT SELECT, INSERT, UPDATE (offsets, alone, epoch, incarnation), DELETE ON :"schema".trial TO :"role";
 GRANT SELECT, INSERT, UPDATE (incarnation, deaths, epoch, died_at), DELETE ON :"schema".suspect TO :"role";
+-- All of it: circuit breakers of consumers pause topics. An operator with this role can pause and resume.
+GRANT SELECT, INSERT, UPDATE (by_whom, why, began_at, until), DELETE ON :"schema".pause TO :"role";

@@ -95,8 +95,10 @@ int main(int argc, char** argv) {
   add_outbox(app, command);
   add_limits(app, command);
   add_permits(app, command);
+  add_topics(app, command);
   add_top(app, command);
   add_log(app, command);
+  add_audit(app, command);
   add_doctor(app, command);
   add_dev_broker(app, command);
   add_config(app, command);

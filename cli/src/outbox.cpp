@@ -1,4 +1,5 @@
-// turnstile outbox stats|list|retry|drop: messages that handlers have published, and that wait or were refused.
+// turnstile outbox stats|list|retry|drop|scheduled|cancel: messages that handlers have published, and that wait, were
+// refused, or are not due yet.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -17,6 +18,8 @@ struct Options {
   std::optional<std::int64_t> number;
   std::int64_t most = 50;
   bool all = false;
+  std::optional<std::string> topic;
+  std::string id;
 };
 
 Exit stats(const Global& global) {
@@ -25,12 +28,16 @@ Exit stats(const Global& global) {
     print(Json{{"waiting", outbox.waiting},
                {"oldest", iso_or_null(outbox.oldest)},
                {"refused", outbox.refused},
+               {"scheduled", outbox.scheduled},
+               {"next_due", iso_or_null(outbox.next_due)},
                {"relays", outbox.relays}});
     return Exit::ok;
   }
   std::vector<std::vector<std::string>> rows;
   rows.push_back({"waiting", number(outbox.waiting) + (outbox.oldest ? ", since " + when(*outbox.oldest) : "")});
   rows.push_back({"refused", number(outbox.refused) + (outbox.refused > 0 ? "; see: turnstile outbox list" : "")});
+  rows.push_back(
+      {"scheduled", number(outbox.scheduled) + (outbox.next_due ? ", the first for " + when(*outbox.next_due) : "")});
   rows.push_back({"relays", outbox.relays.empty()
                                 ? "none: a consumer that publishes, or finds waiting messages, becomes one"
                                 : one_line(fmt::format("{}", fmt::join(outbox.relays, ", ")), 200)});
@@ -63,6 +70,49 @@ Exit list(const Global& global, const Options& options) {
                     number(record.bytes), one_line(record.why, 200)});
   }
   fmt::print("{}", table(rows));
+  return Exit::ok;
+}
+
+Exit scheduled(const Global& global, const Options& options) {
+  const auto found = open_admin(load_settings(global)).scheduled(options.topic, options.most);
+  if (global.json) {
+    Json json{{"scheduled", Json::array()}};
+    for (const auto& record : found) {
+      json["scheduled"].push_back({{"id", record.id.text()},
+                                   {"due_at", iso(record.due_at)},
+                                   {"topic", record.topic},
+                                   {"key", content(record.key)},
+                                   {"bytes", record.bytes},
+                                   {"written_at", iso(record.written_at)}});
+    }
+    print(json);
+    return Exit::ok;
+  }
+  if (found.empty()) {
+    fmt::print("nothing is scheduled{}\n", options.topic ? " for topic " + one_line(*options.topic, 60) : "");
+    return Exit::ok;
+  }
+  std::vector<std::vector<std::string>> rows{{"DUE", "ID", "TOPIC", "BYTES", "WRITTEN"}};
+  for (const auto& record : found) {
+    rows.push_back({when(record.due_at), record.id.text(), one_line(record.topic, 60), number(record.bytes),
+                    when(record.written_at)});
+  }
+  fmt::print("{}", table(rows));
+  return Exit::ok;
+}
+
+Exit cancel(const Global& global, const Options& options) {
+  const MessageId id = MessageId::from(options.id);
+  const auto gone = open_admin(load_settings(global)).cancel_scheduled(id);
+  if (gone == 0) {
+    throw Error(
+        Code::not_found,
+        fmt::format("no scheduled message has the id {}: it was never published, was cancelled, or is due and on its "
+                    "way; see: turnstile outbox scheduled",
+                    one_line(options.id, 80)));
+  }
+  if (global.json) print(Json{{"cancelled", gone}});
+  else fmt::print("cancelled: {} will never be sent\n", count(gone, "message"));
   return Exit::ok;
 }
 
@@ -103,6 +153,21 @@ void add_outbox(CLI::App& app, Command& command) {
       ->capture_default_str();
   list_verb->callback(
       [&command, options] { command.run = [&command, options] { return list(command.global, *options); }; });
+
+  auto* scheduled_verb = outbox->add_subcommand("scheduled", "the messages that are not due yet, and when they are");
+  scheduled_verb->add_option("--topic", options->topic, "only messages to this topic")->type_name("TOPIC");
+  scheduled_verb->add_option("--most", options->most, "how many")
+      ->type_name("N")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000}))
+      ->capture_default_str();
+  scheduled_verb->callback(
+      [&command, options] { command.run = [&command, options] { return scheduled(command.global, *options); }; });
+
+  auto* cancel_verb = outbox->add_subcommand("cancel", "cancel a scheduled message: it is never sent");
+  cancel_verb->add_option("ID", options->id, "the message's id, as outbox scheduled has it, or as the handler set it")
+      ->required();
+  cancel_verb->callback(
+      [&command, options] { command.run = [&command, options] { return cancel(command.global, *options); }; });
 
   auto* retry_verb = outbox->add_subcommand("retry", "send refused messages again, after those that wait now");
   retry_verb->add_option("NUMBER", options->number, "as outbox list has it");

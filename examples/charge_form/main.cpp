@@ -10,10 +10,10 @@
 #include <charconv>
 #include <csignal>
 #include <cstdlib>
+#include <future>
 #include <iostream>
 #include <optional>
 #include <string>
-#include <thread>
 #include <turnstile/http/idempotent.hpp>
 #include <turnstile/http/tokens.hpp>
 #include <turnstile/postgres/migrations.hpp>
@@ -140,11 +140,13 @@ int main(int argc, char** argv) try {
     return 1;
   }
   std::cout << "http://127.0.0.1:" << port << std::endl;
-  std::thread listening([&] { server.listen_after_bind(); });
+  const auto listening = std::async(std::launch::async, [&] { server.listen_after_bind(); });
   int signal = 0;
   sigwait(&ends, &signal);
-  server.stop();
-  listening.join();
+  // cpp-httplib forgets a stop() that comes just before its loop begins.
+  do {
+    server.stop();
+  } while (listening.wait_for(10ms) != std::future_status::ready);
 } catch (const std::exception& error) {
   std::cerr << error.what() << '\n';
   return 1;

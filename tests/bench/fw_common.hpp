@@ -31,6 +31,12 @@ inline void add_admin(turnstile::Config& config, Args& args) {
     config.admin.listen = "127.0.0.1:" + std::to_string(port);
 }
 
+/// Sends spans, if the program is started with --traces-to URL. One message in 100 begins a trace.
+inline void add_tracing(turnstile::Config& config, Args& args) {
+  config.tracing.endpoint = args.text("traces-to", "");
+  if (!config.tracing.endpoint.empty() && !config.tracing.target()) die("--traces-to: no URL of a collector");
+}
+
 inline turnstile::PostgresSettings postgres_settings(const std::string& url, const std::string& schema) {
   turnstile::PostgresSettings settings;
   settings.url = turnstile::Secret(url);

@@ -66,6 +66,7 @@ int main(int argc, char** argv) {
   config.topics[topic] = bench::topic_settings(mode, args.text("message-id", ""));
   const std::int64_t wanted = args.number("messages");
   bench::add_admin(config, args);
+  bench::add_tracing(config, args);
   args.done();
 
   Consumer app(std::move(config));

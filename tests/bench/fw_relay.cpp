@@ -29,6 +29,9 @@ class TimedOutbox final : public ports::Outbox {
     if (start_ns_ == 0) start_ns_ = bench::now_ns();
     return real_->waiting(shards, most, bytes);
   }
+  ports::OutboxDue release_due(std::span<const ports::OutboxShard> shards, std::size_t most) override {
+    return real_->release_due(shards, most);
+  }
   void remove(std::span<const ports::OutboxRecord* const> records) override {
     real_->remove(records);
     sent_ += static_cast<std::int64_t>(records.size());

@@ -1,6 +1,11 @@
 """The bars of operation: what it costs to be watched, and how fast an operator gets an answer."""
+import http.server
+import json
+import os
 import socket
+import subprocess
 import threading
+import time
 import urllib.error
 import urllib.request
 
@@ -35,8 +40,41 @@ class Scraper:
         self.thread.join()
 
 
+class Collector:
+    """Accepts spans, as an OpenTelemetry collector does, and does not read them."""
+
+    def __init__(self):
+        collector = self
+        self.received = 0
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                collector.received += len(body)
+                self.send_response(200)
+                self.send_header("Content-Type", "application/x-protobuf")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        self.thread = threading.Thread(target=self.server.serve_forever)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
+
+
 class Operation:
-    OPERATION = ["metrics-cost-noop", "metrics-cost-set", "dlq-list"]
+    OPERATION = ["metrics-cost-noop", "metrics-cost-set", "trace-cost", "audit-rate", "dlq-list"]
 
     def watched(self, run):
         """The rate of a run with metrics, the admin endpoint and a scraper."""
@@ -47,16 +85,47 @@ class Operation:
             raise self.failed("nothing was scraped: the run was too short, or there was no endpoint")
         return rate
 
-    def cost(self, name, run):
+    def traced(self, run):
+        """The rate of a run whose spans go to a collector: one message in 100 begins a trace."""
+        with Collector() as collector:
+            rate = run(traces_to=collector.url)
+        if collector.received == 0:
+            raise self.failed("the collector got no spans")
+        return rate
+
+    def cost(self, name, run, watched=None, least=0.98):
         """Both sides go first in turn."""
+        watched = watched or self.watched
         ratios = []
         for n in range(self.rounds):
             if n % 2 == 0:
-                alone, watched = run(), self.watched(run)
+                alone, with_it = run(), watched(run)
             else:
-                watched, alone = self.watched(run), run()
-            ratios.append(watched / alone)
-        self.bar(name, ratios, 0.98)
+                with_it, alone = watched(run), run()
+            ratios.append(with_it / alone)
+        self.bar(name, ratios, least)
+
+    def audit_rate(self):
+        """`turnstile audit` on one core; PostgreSQL and Kafka use the other. Every record must have a fate."""
+        topic = self.once_topic("set")
+        self.once_framework("set")
+        self.p.sql(f"ANALYZE {self.schema}.inbox")
+        group = self.p.sql(f"SELECT DISTINCT consumer_group FROM {self.schema}.fence WHERE topic = '{topic['topic']}'")
+        command = ["taskset", "-c", "0", os.path.join(self.p.bin, "turnstile"), "audit", "--topic", topic["topic"], "--handler", "once",
+                   "--group", group, "--kafka", self.p.kafka, "--postgres", self.p.postgres, "--schema", self.schema,
+                   "--no-limits", "--json"]
+        rates = []
+        for _ in range(self.rounds):
+            began = time.monotonic()
+            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.p.bin)
+            seconds = time.monotonic() - began
+            if done.returncode != 0:
+                raise self.failed(f"turnstile audit ended with {done.returncode}: {done.stdout[-500:]}{done.stderr[-500:]}")
+            records = json.loads(done.stdout)["records"]
+            if records != topic["messages"]:
+                raise self.failed(f"turnstile audit compared {records} records of {topic['messages']}")
+            rates.append(records / seconds)
+        self.bar("audit-rate", rates, 50_000)
 
     def first_page(self, letters):
         """Milliseconds for the first page of dead letters."""
@@ -65,6 +134,8 @@ class Operation:
                           patience_s=600)["p50_ms"]
 
     def operation(self, bars):
+        if "audit-rate" in bars:
+            self.audit_rate()
         if "dlq-list" in bars:
             ratios = [self.first_page(self.size(1_000_000)) / self.first_page(10_000) for _ in range(self.rounds)]
             self.bar("dlq-list", ratios, 2, most=True)
@@ -74,3 +145,5 @@ class Operation:
                                                                       **more)["rate"])
         if "metrics-cost-set" in bars:
             self.cost("metrics-cost-set", lambda **more: self.once_framework("set", **more))
+        if "trace-cost" in bars:
+            self.cost("trace-cost", lambda **more: self.once_framework("set", **more), self.traced, 0.97)

@@ -36,6 +36,17 @@ class OutboxContract : public InboxContract {
     }
     session->commit();
   }
+  void schedule(const std::string& key, const std::string& payload, Timestamp not_before) {
+    const auto session = store().open_session();
+    session->begin(scope(fence_), {});
+    OwnedMessage message;
+    message.topic = "orders";
+    message.key = key;
+    message.payload = payload;
+    message.not_before = not_before;
+    session->publish(message, MessageId::from(payload));
+    session->commit();
+  }
   static std::vector<std::string> payloads(const std::vector<ports::OutboxRecord>& records) {
     std::vector<std::string> all;
     for (const auto& record : records) all.push_back(record.message.payload.value_or("null"));
@@ -77,6 +88,42 @@ TEST_P(OutboxContract, one_key_keeps_its_order_over_transactions) {
     if (record.message.key == "k") of_k.push_back(*record.message.payload);
   }
   EXPECT_THAT(of_k, ElementsAre("1", "2", "3"));
+}
+
+TEST_P(OutboxContract, a_scheduled_message_waits_for_its_time) {
+  const auto now = std::chrono::floor<std::chrono::milliseconds>(std::chrono::system_clock::now());
+  schedule("k", "later", now + 1h);
+  schedule("k", "soon", now + 400ms);
+  schedule("k", "past", now - 1h);
+  publish({{"k", "at once"}});
+  EXPECT_THAT(payloads(waiting()), ElementsAre("past", "at once"));
+  EXPECT_EQ(outbox_->lag().scheduled, 2);
+  const auto due = outbox_->release_due({}, 0);
+  EXPECT_EQ(due.moved, 0U);
+  ASSERT_TRUE(due.next.has_value());
+  EXPECT_LE(*due.next, 400ms);
+  const auto shards = outbox_->keep_shards("relay", 30s);
+  EXPECT_TRUE(eventually([&] { return outbox_->release_due(shards, 10).moved == 1; }));
+  EXPECT_THAT(payloads(waiting()), ElementsAre("past", "at once", "soon"));
+  EXPECT_EQ(outbox_->lag().scheduled, 1);
+  EXPECT_GT(*outbox_->release_due({}, 0).next, 59min);
+}
+
+TEST_P(OutboxContract, scheduled_messages_of_a_key_come_in_the_order_of_their_times) {
+  const auto now = std::chrono::floor<std::chrono::milliseconds>(std::chrono::system_clock::now());
+  for (int n = 9; n >= 0; --n) schedule("k", std::to_string(n), now + 300ms + n * 1ms);
+  const auto shards = outbox_->keep_shards("relay", 30s);
+  EXPECT_EQ(outbox_->release_due({}, 10).moved, 0U) << "only the owner of the shards moves them";
+  std::size_t moved = 0;
+  EXPECT_TRUE(eventually([&] { return (moved += outbox_->release_due(shards, 3).moved) == 10; }));
+  EXPECT_THAT(payloads(waiting()), ElementsAre("0", "1", "2", "3", "4", "5", "6", "7", "8", "9"));
+}
+
+TEST_P(OutboxContract, a_time_after_the_year_9999_is_refused) {
+  schedule("k", "last", ports::kLatestDue);
+  EXPECT_EQ(outbox_->lag().scheduled, 1);
+  EXPECT_THROW(schedule("k", "too late", ports::kLatestDue + 1ms), Error);
+  EXPECT_THROW(schedule("k", "nonsense", Timestamp::max()), Error);
 }
 
 TEST_P(OutboxContract, what_was_sent_is_gone) {

@@ -43,6 +43,25 @@ TEST_F(CliOutbox, stats_say_what_waits_and_who_sends) {
   EXPECT_EQ(json["relays"], Json::array({"billing 1234"}));
 }
 
+TEST_F(CliOutbox, scheduled_messages_are_listed_and_cancelled_by_their_id) {
+  EXPECT_THAT(cli_.run("outbox", "scheduled").out, HasSubstr("nothing is scheduled"));
+  const MessageId id = MessageId::from("order-17");
+  sql("INSERT INTO scheduled (due_at, topic, record_key, record_payload, message_id) VALUES "
+      "('2999-01-01', 'reminders', 'k', 'abc', '" +
+      id.text() + "'), ('9999-12-31 23:59:59+00', 'other', NULL, NULL, DEFAULT)");
+  EXPECT_THAT(cli_.run("outbox", "scheduled").out,
+              AllOf(HasSubstr("2999-01-01"), HasSubstr(id.text()), HasSubstr("9999-12-31 23:59:59 UTC")));
+  EXPECT_THAT(cli_.run("outbox", "stats").out, ContainsRegex("scheduled +2, the first for 2999"));
+  const Json json = Json::parse(cli_.run("outbox", "scheduled", "--topic", "reminders", "--json").out);
+  ASSERT_EQ(json["scheduled"].size(), 1U);
+  EXPECT_EQ(json["scheduled"][0]["key"], "k");
+  EXPECT_THAT(cli_.run("outbox", "cancel", "order-17").out, HasSubstr("cancelled: 1 message will never be sent"));
+  const auto again = cli_.run("outbox", "cancel", "order-17");
+  EXPECT_EQ(again.code, 1);
+  EXPECT_THAT(again.err, HasSubstr("no scheduled message has the id order-17"));
+  EXPECT_EQ(sql("SELECT count(*) FROM scheduled"), "1");
+}
+
 TEST_F(CliOutbox, list_says_what_was_refused_and_why) {
   EXPECT_THAT(cli_.run("outbox", "list").out, HasSubstr("nothing was refused"));
   refuse("'\\x00'", "too large " + std::string(1, 27) + "[2J");

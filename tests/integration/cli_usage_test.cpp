@@ -19,8 +19,8 @@ using ::testing::Not;
 TEST(CliUsage, help_names_the_verbs_and_the_exit_codes) {
   const auto help = Cli().run("--help");
   EXPECT_EQ(help.code, 0);
-  for (const char* verb :
-       {"migrate", "inbox", "dlq", "outbox", "limits", "permits", "log", "config", "doctor", "dev-broker", "version"})
+  for (const char* verb : {"migrate", "inbox", "dlq", "outbox", "topics", "limits", "permits", "log", "config",
+                           "doctor", "dev-broker", "version"})
     EXPECT_THAT(help.out, HasSubstr(verb));
   EXPECT_THAT(help.out, AllOf(HasSubstr("Exit codes:"), HasSubstr("3  Kafka or PostgreSQL cannot be reached")));
 }

@@ -14,7 +14,9 @@
 // The environment:
 // ELSEWHERE: the row is made outside of the message's transaction, as an effect in another system would be.
 // PUBLISH: a topic. Each message publishes its id there, and replies its id.
+// PUBLISH_IN_MS: that long after the handler, instead of at once.
 // EFFECT_MS: how long each message takes.
+// HANG: a file. While it exists, an observer does not return from on_status().
 // JOURNAL: a folder for the journal (support/journal.hpp).
 
 #include <libpq-fe.h>
@@ -88,6 +90,17 @@ class Noted {
   std::int64_t run_ = 0;
 };
 
+class HangingObserver final : public Observer {
+ public:
+  explicit HangingObserver(std::string file) : file_(std::move(file)) {}
+  void on_status(const Status&) noexcept override {
+    while (std::ifstream(file_)) std::this_thread::sleep_for(100ms);
+  }
+
+ private:
+  const std::string file_;
+};
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -98,14 +111,16 @@ int main(int argc, char** argv) {
   const char* const work_ms = std::getenv("EFFECT_MS");
   const std::chrono::milliseconds work(work_ms == nullptr ? 0 : std::stol(work_ms));
   const char* const publish_to = std::getenv("PUBLISH");
+  const char* const publish_in_ms = std::getenv("PUBLISH_IN_MS");
+  const std::chrono::milliseconds publish_in(publish_in_ms == nullptr ? 0 : std::stol(publish_in_ms));
   const char* const journal_folder = std::getenv("JOURNAL");
   const auto journal = journal_folder == nullptr ? nullptr : std::make_shared<test::Journal>(journal_folder);
   const bool elsewhere = std::getenv("ELSEWHERE") != nullptr;
   const bool healed = std::getenv("HEALED") != nullptr;  // the reason why handlers failed is over
   const auto url = std::make_shared<std::string>();
   // The handler owns all that it uses. If it does not return in time, it is left behind.
-  const auto handler = [sql, url, work, journal, publish_to, elsewhere, healed](const Message& message,
-                                                                                Context& context) {
+  const auto handler = [sql, url, work, journal, publish_to, publish_in, elsewhere, healed](const Message& message,
+                                                                                            Context& context) {
     const Noted noted(journal.get(), message, context);
     if (!healed) misbehave(message, context);
     if (work > 0ms) std::this_thread::sleep_for(work);
@@ -123,6 +138,8 @@ int main(int argc, char** argv) {
     if (publish_to == nullptr) return;
     OwnedMessage made;
     made.topic = publish_to;
+    if (publish_in.count() > 0)
+      made.not_before = std::chrono::floor<std::chrono::milliseconds>(std::chrono::system_clock::now()) + publish_in;
     made.key = key;
     made.payload = id;
     context.publish(made);
@@ -135,6 +152,7 @@ int main(int argc, char** argv) {
     if (journal) backends.store = std::make_shared<test::JournalledStore>(backends.store, *journal);
     Consumer app{config, backends};
     app.topic(argv[2], handler | transactional() | retry(exponential{20ms, 3, 200ms}) | dead_letter());
+    if (const char* const file = std::getenv("HANG")) app.observe(std::make_shared<HangingObserver>(file));
     app.run();
   } catch (const std::exception& e) {
     std::cerr << "consumer: " << e.what() << '\n';

@@ -27,6 +27,54 @@ std::string id_of(const OwnedMessage& record) {
   return "none";
 }
 
+// The process dies after the commit, and no other runs when the messages are due.
+TEST(Scheduled, messages_survive_the_process_and_are_sent_once_they_are_due) {
+  TURNSTILE_NEEDS_SERVERS();
+#if !defined(TURNSTILE_FAILPOINTS)
+  GTEST_SKIP() << "this build has no failpoints";
+#endif
+  World world(WorldOptions{.session_timeout_ms = 3'000, .handler_timeout = "2s"});
+  const std::string out = world.add_topic("out", 2);
+  world.publish(100);
+  const std::string toml = world.toml("order = \"key\"\nbatch = 20", "lock_timeout = \"1s\"\n");
+  const std::map<std::string, std::string> in_two_seconds{{"PUBLISH", out}, {"PUBLISH_IN_MS", "2000"}};
+  auto dies = in_two_seconds;
+  dies["TURNSTILE_FAILPOINT"] = "after-commit:2";
+  Process victim = world.consumer(toml, dies);
+  EXPECT_EQ(victim.wait(60s), -SIGKILL) << world.output();
+  EXPECT_NE(world.query("SELECT count(*) FROM scheduled"), "0");
+  EXPECT_EQ(world.query("SELECT count(*) FROM outbox"), "0");
+  Process successor = world.consumer(toml, in_two_seconds);
+  TopicReader published(out);
+  EXPECT_TRUE(published.until([&] { return published.payloads().size() == 100; }, 90s)) << world.output();
+  EXPECT_TRUE(eventually([&] { return world.query("SELECT count(*) FROM scheduled") == "0"; }));
+  EXPECT_EQ(world.effects().rows, 100);
+  std::set<std::string> ids;
+  for (const auto& record : published.read) ids.insert(id_of(record));
+  EXPECT_EQ(ids.size(), 100U);
+  // The handlers' transactions began before the messages were written, and those were sent two seconds later.
+  EXPECT_EQ(world.query("SELECT count(*) FROM outbox"), "0");
+  successor.signal(SIGTERM);
+  EXPECT_EQ(successor.wait(20s), 0) << world.output();
+}
+
+// Nothing is published, so the relay sleeps.
+TEST(Scheduled, a_relay_that_sleeps_wakes_up_for_a_message_that_is_due) {
+  TURNSTILE_NEEDS_SERVERS();
+  World world(1);
+  const std::string out = world.add_topic("out", 1);
+  Process consumer = world.consumer(world.toml());
+  const std::string insert = "INSERT INTO scheduled (due_at, topic, record_payload) VALUES (now() + interval '";
+  EXPECT_EQ(world.query(insert + "1 hour', '" + out + "', 'much later') RETURNING 1"), "1");
+  EXPECT_EQ(world.query(insert + "3 seconds', '" + out + "', 'soon') RETURNING 1"), "1");
+  TopicReader published(out);
+  EXPECT_TRUE(published.until([&] { return published.payloads().contains("soon"); }, 60s)) << world.output();
+  EXPECT_FALSE(published.payloads().contains("much later"));
+  EXPECT_GE(std::stod(world.query(
+                "SELECT extract(epoch FROM now() - (min(written_at) + interval '3 seconds')) FROM scheduled")),
+            0);
+}
+
 class OutboxKilledAt : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(OutboxKilledAt, loses_nothing_and_repeats_only_what_can_be_told_apart) {

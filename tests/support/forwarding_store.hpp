@@ -22,6 +22,7 @@ class ForwardingStore : public ports::Store,
   std::shared_ptr<ports::Producers> producers() override { return inner_->producers(); }
   std::shared_ptr<ports::Outbox> outbox() override { return inner_->outbox(); }
   std::shared_ptr<ports::Trials> trials() override { return inner_->trials(); }
+  std::shared_ptr<ports::Pauses> pauses() override { return inner_->pauses(); }
   ports::Partitions& partitions() noexcept override { return *this; }
   ports::DeadLetterStore& dead_letters() noexcept override { return *this; }
   ports::Retention& retention() noexcept override { return *this; }

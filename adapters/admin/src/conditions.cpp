@@ -12,6 +12,9 @@ using namespace std::chrono_literals;
 /// (drain_timeout, which the status adds), then several times 5 s for Kafka and PostgreSQL.
 constexpr std::chrono::milliseconds kLongestRound = 60s;
 
+/// A new coordinator of the group takes a few seconds to begin, which is no reason to send no traffic.
+constexpr std::chrono::milliseconds kSilence = 10s;
+
 std::string seconds_text(std::chrono::milliseconds time) { return std::to_string(time.count() / 1'000) + " s"; }
 
 }  // namespace
@@ -35,6 +38,10 @@ std::vector<std::string> why_not_ready(const Status& status) {
     why.push_back("the consumer is " + std::string(to_text(health.state)) +
                   (health.reason.empty() ? "" : ": " + health.reason));
     return why;
+  }
+  if (status.kafka_silent >= kSilence) {
+    why.push_back("Kafka has not answered for " + seconds_text(*status.kafka_silent) +
+                  ": the consumer may have lost its membership of the group");
   }
   if (!status.in_group) why.push_back("the consumer is not a member of its group yet");
   if (status.store_available == false) why.push_back("the database cannot be used");

@@ -54,7 +54,23 @@ Json partitions_json(const Status& status) {
                    {"in_flight", partition.in_flight},
                    {"in_workers", partition.running},
                    {"retrying", partition.retrying},
+                   {"paused", partition.paused},
                    {"running", std::move(running)}});
+  }
+  return all;
+}
+
+/// Without the keys, which may be personal data: `turnstile topics list` shows them.
+Json pauses_json(const Status& status) {
+  Json all = Json::array();
+  for (const ports::Pause& pause : status.pauses) {
+    all.push_back({{"topic", pause.part.topic},
+                   {"partition", known(pause.part.partition)},
+                   {"of_key", pause.part.key.has_value()},
+                   {"since", text::utc(pause.since)},
+                   {"until", pause.until ? Json(text::utc(*pause.until)) : Json(nullptr)},
+                   {"by", pause.by},
+                   {"why", pause.why}});
   }
   return all;
 }
@@ -93,7 +109,8 @@ Json store_json(const Status& status) {
   if (status.outbox) {
     outbox = {{"waiting", status.outbox->waiting},
               {"oldest_seconds", seconds(status.outbox->oldest)},
-              {"refused", status.outbox->refused}};
+              {"refused", status.outbox->refused},
+              {"scheduled", status.outbox->scheduled}};
   }
   Json claims = nullptr;
   if (status.claims) {
@@ -106,6 +123,11 @@ Json store_json(const Status& status) {
           {"ids", std::move(ids)},
           {"outbox", std::move(outbox)},
           {"claims", std::move(claims)}};
+}
+
+Json spans_json(const Status& status) {
+  if (!status.spans) return nullptr;
+  return {{"exported", status.spans->exported}, {"dropped", status.spans->dropped}, {"waiting", status.spans->waiting}};
 }
 
 Json settings_json(const std::vector<ExplainedSetting>& settings) {
@@ -122,9 +144,15 @@ Json settings_json(const std::vector<ExplainedSetting>& settings) {
 }  // namespace
 
 std::string status_json(const Status& status, const std::vector<ExplainedSetting>& settings) {
-  const Json all{{"health", health_json(status.health)},  {"in_group", status.in_group},
-                 {"partitions", partitions_json(status)}, {"limiters", limiters_json(status)},
-                 {"token_log", token_log_json(status)},   {"store", store_json(status)},
+  const Json all{{"health", health_json(status.health)},
+                 {"in_group", status.in_group},
+                 {"kafka_silent_seconds", status.kafka_silent ? Json(seconds(*status.kafka_silent)) : Json(nullptr)},
+                 {"partitions", partitions_json(status)},
+                 {"pauses", pauses_json(status)},
+                 {"limiters", limiters_json(status)},
+                 {"token_log", token_log_json(status)},
+                 {"store", store_json(status)},
+                 {"spans", spans_json(status)},
                  {"settings", settings_json(settings)}};
   return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

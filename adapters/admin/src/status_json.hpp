@@ -1,5 +1,5 @@
 #pragma once
-// The body of GET /status. docs/reference/admin.md lists the fields.
+// The body of GET /status. docs/operations/monitoring.md describes it.
 
 #include <string>
 #include <vector>

@@ -17,6 +17,10 @@
 #include "turnstile/prometheus/metrics.hpp"
 #endif
 
+#if TURNSTILE_OTLP
+#include "turnstile/otlp/tracer.hpp"
+#endif
+
 namespace turnstile {
 
 namespace {
@@ -96,6 +100,16 @@ void add_admin(const AdminSettings::Address& address, Backends& backends) {
 #endif
 }
 
+/// Sends spans to a collector.
+void add_tracer(const Config& config, Backends& backends) {
+#if TURNSTILE_OTLP
+  backends.tracer = std::make_shared<otlp::OtlpTracer>(config.tracing, otlp::resource_of(config), backends.logger);
+#else
+  throw ConfigError({config.where("tracing.endpoint") +
+                     ": this Turnstile was built without the export of spans; build it with TURNSTILE_OTLP=ON"});
+#endif
+}
+
 }  // namespace
 
 void look_at_system(const Config& config, Findings& findings) {
@@ -114,6 +128,7 @@ Backends connect(const Config& config, std::shared_ptr<spdlog::logger> logger) {
   }
   if (config.postgres) backends.store = postgres::open_store(*config.postgres);
   if (const auto address = config.admin.address()) add_admin(*address, backends);
+  if (config.tracing.target()) add_tracer(config, backends);
   return backends;
 }
 

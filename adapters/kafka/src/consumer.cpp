@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "error_code.hpp"
@@ -41,6 +42,19 @@ constexpr std::size_t kChunk = 1'024;
 Settings telling_of_ends(Settings settings) {
   settings["enable.partition.eof"] = "true";
   return settings;
+}
+
+/// Between two questions to a group coordinator that has just begun, and reads its log.
+constexpr milliseconds kCoordinatorWait{100};
+
+bool coordinator_begins(rd_kafka_resp_err_t code) {
+  return code == RD_KAFKA_RESP_ERR_COORDINATOR_LOAD_IN_PROGRESS ||
+         code == RD_KAFKA_RESP_ERR_COORDINATOR_NOT_AVAILABLE || code == RD_KAFKA_RESP_ERR_NOT_COORDINATOR;
+}
+
+bool coordinator_begins(rd_kafka_resp_err_t code, const rd_kafka_topic_partition_list_t* list) {
+  return coordinator_begins(code) || std::any_of(list->elems, list->elems + list->cnt,
+                                                 [](const auto& element) { return coordinator_begins(element.err); });
 }
 
 int ms(milliseconds time) { return static_cast<int>(std::clamp<std::int64_t>(time.count(), 0, 3'600'000)); }
@@ -150,9 +164,19 @@ std::size_t KafkaConsumer::without_errors(std::span<rd_kafka_message_t*> fresh, 
 
 std::vector<std::optional<ports::GroupOffset>> KafkaConsumer::committed(std::span<const TopicPartition> of,
                                                                         milliseconds timeout) {
-  const auto list = list_of(of);
-  if (const auto code = rd_kafka_committed(client_->handle(), list.get(), ms(timeout)))
-    throw client_->no_answer(code, "requesting committed offsets");
+  const auto until = Clock::now() + timeout;
+  PartitionList list;
+  for (;;) {
+    list = list_of(of);
+    const auto left = std::chrono::ceil<milliseconds>(until - Clock::now());
+    const auto code = rd_kafka_committed(client_->handle(), list.get(), ms(left));
+    if (coordinator_begins(code, list.get()) && Clock::now() + kCoordinatorWait < until) {
+      std::this_thread::sleep_for(kCoordinatorWait);
+      continue;
+    }
+    if (code) throw client_->no_answer(code, "requesting committed offsets");
+    break;
+  }
   std::vector<std::optional<ports::GroupOffset>> offsets;
   for (const auto& element : elements(list.get())) {
     if (element.err) throw broker_error(element.err, "requesting committed offsets", client_->where(element.topic));

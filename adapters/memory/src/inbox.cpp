@@ -35,6 +35,7 @@ std::vector<OwnedMessage> MemoryInbox::published() const {
   const std::lock_guard lock(state_->mutex);
   std::vector<OwnedMessage> all;
   for (const OutboxRow& row : state_->outbox) all.push_back(row.record.message);
+  for (const auto& [due, record] : state_->scheduled) all.push_back(record.message);
   return all;
 }
 

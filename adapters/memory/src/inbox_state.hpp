@@ -96,6 +96,7 @@ struct MemoryInbox::Tables {
   std::map<InboxKey, ClaimRow> claims;
   std::map<std::pair<std::int32_t, Offset>, TrialRow> trials;      ///< by slot and first offset
   std::map<std::pair<std::int32_t, Offset>, SuspectRow> suspects;  ///< by slot and offset
+  std::map<ports::PausedPart, ports::Pause> pauses;
   std::map<ProgressKey, Progress> progress;
   std::map<MessageId, ProducerRow> producers;
   std::map<WindowKey, RequestWindow> windows;
@@ -106,7 +107,8 @@ struct MemoryInbox::Tables {
   std::map<HandlerId, std::optional<std::chrono::seconds>> kept;  ///< the longest declared duration
   std::map<std::tuple<HandlerId, std::int32_t, std::int32_t, Offset>, ports::DeadMessage> dead;
   std::map<InboxKey, std::string> responses;
-  std::vector<OutboxRow> outbox;  ///< in the order of commits
+  std::vector<OutboxRow> outbox;                            ///< in the order of commits
+  std::multimap<Timestamp, ports::OutboxRecord> scheduled;  ///< by the time when they are due
   std::vector<std::pair<ports::OutboxRecord, std::string>> refused;
   std::int64_t outbox_ids = 0;
   std::map<ports::OutboxShard, std::pair<std::string, std::chrono::steady_clock::time_point>> relays;

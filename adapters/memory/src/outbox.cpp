@@ -58,6 +58,24 @@ class MemoryOutbox final : public ports::Outbox {
     return records;
   }
 
+  ports::OutboxDue release_due(std::span<const ports::OutboxShard> shards, std::size_t most) override {
+    const auto lock = enter();
+    ports::OutboxDue due;
+    const Timestamp time = now();
+    auto& scheduled = state_->scheduled;
+    for (auto at = scheduled.begin(); at != scheduled.end() && at->first <= time && due.moved < most;) {
+      if (std::find(shards.begin(), shards.end(), at->second.shard) == shards.end()) {
+        ++at;
+        continue;
+      }
+      state_->put_out(std::move(at->second));
+      at = scheduled.erase(at);
+      ++due.moved;
+    }
+    if (!scheduled.empty()) due.next = std::max(scheduled.begin()->first - time, std::chrono::milliseconds(0));
+    return due;
+  }
+
   void remove(std::span<const ports::OutboxRecord* const> records) override {
     const auto lock = enter();
     for (const ports::OutboxRecord* gone : records)
@@ -74,7 +92,8 @@ class MemoryOutbox final : public ports::Outbox {
   ports::OutboxLag lag() override {
     const auto lock = enter();
     ports::OutboxLag lag{.waiting = static_cast<std::int64_t>(state_->outbox.size()),
-                         .refused = static_cast<std::int64_t>(state_->refused.size())};
+                         .refused = static_cast<std::int64_t>(state_->refused.size()),
+                         .scheduled = static_cast<std::int64_t>(state_->scheduled.size())};
     for (const OutboxRow& row : state_->outbox) {
       const auto age = std::chrono::steady_clock::now() - row.written_at;
       lag.oldest = std::max(lag.oldest, std::chrono::duration_cast<std::chrono::milliseconds>(age));
@@ -97,11 +116,16 @@ class MemoryOutbox final : public ports::Outbox {
 ports::OutboxRecord outbox_record(const OwnedMessage& message, const MessageId& id) {
   ports::OutboxRecord record{.shard = shard_of(message, id), .message = message};
   record.message.partition = -1;
+  (void)ports::is_scheduled(message, now());  // refuses a time that is too late
   ports::put_id(record.message, id);
   return record;
 }
 
 void MemoryInbox::State::put_out(ports::OutboxRecord record) {
+  if (ports::is_scheduled(record.message, now())) {
+    scheduled.emplace(*record.message.not_before, std::move(record));
+    return;
+  }
   record.id = ++outbox_ids;
   outbox.push_back({std::move(record), std::chrono::steady_clock::now()});
 }

@@ -104,6 +104,9 @@ void add_partitions(const Status& status, std::vector<MetricFamily>& to) {
                        p.state == PartitionStatus::State::running || p.state == PartitionStatus::State::draining;
                    return is ? 1.0 : 0.0;
                  });
+  each_partition(status, to, "turnstile_partition_paused",
+                 "1: an operator has paused it, or its topic. Paused keys do not count.",
+                 [](const PartitionStatus& p) { return p.paused ? 1.0 : 0.0; });
   std::set<TopicPartition> stalled;
   for (const PartitionProblem& problem : status.health.problems) stalled.insert(problem.at);
   each_partition(status, to, "turnstile_partition_stalled",
@@ -142,6 +145,17 @@ void add_permits(const Status& status, std::vector<MetricFamily>& to) {
       .add(static_cast<double>(log.epochs));
 }
 
+void add_spans(const Status& status, std::vector<MetricFamily>& to) {
+  if (!status.spans) return;
+  Series(to, "turnstile_spans_exported_total", "Spans that the collector has accepted.", MetricType::Counter)
+      .add(static_cast<double>(status.spans->exported));
+  Series(to, "turnstile_spans_dropped_total",
+         "Spans that were lost: the queue was full, or the collector did not accept them in time.", MetricType::Counter)
+      .add(static_cast<double>(status.spans->dropped));
+  Series(to, "turnstile_spans_waiting", "Spans that are still to be sent.")
+      .add(static_cast<double>(status.spans->waiting));
+}
+
 void add_store(const Status& status, std::vector<MetricFamily>& to) {
   {
     Series horizon(to, "turnstile_ids_stored_since_timestamp_seconds",
@@ -157,6 +171,8 @@ void add_store(const Status& status, std::vector<MetricFamily>& to) {
         .add(seconds(status.outbox->oldest));
     Series(to, "turnstile_outbox_refused_messages", "Messages in the outbox that the broker will never accept.")
         .add(static_cast<double>(status.outbox->refused));
+    Series(to, "turnstile_outbox_scheduled_messages", "Published messages that are not due yet.")
+        .add(static_cast<double>(status.outbox->scheduled));
   }
   if (status.claims) {
     Series(to, "turnstile_claims", "Claims of the database (mode leased) by state.")
@@ -177,6 +193,7 @@ void add_gauges(const Status& status, std::vector<MetricFamily>& to) {
   add_health(status, to);
   add_partitions(status, to);
   add_permits(status, to);
+  add_spans(status, to);
   add_store(status, to);
 }
 

@@ -41,6 +41,27 @@ std::int64_t dead_of(const DatabaseSample& facts, const std::string& group, cons
   return count;
 }
 
+/// Of an operator, or of the group's circuit breaker.
+bool applies(const ports::PausedPart& part, const std::string& group) {
+  return part.breaker_of.empty() || part.breaker_of == group;
+}
+
+void add_pauses(Model& model, const std::vector<ports::Pause>& pauses) {
+  for (const auto& [part, by, why, left, since, until] : pauses) {
+    if (!applies(part, model.group)) continue;
+    for (auto& topic : model.topics) {
+      if (topic.state.topic != part.topic) continue;
+      if (part.partition || part.key) ++topic.paused_parts;
+      else topic.paused = true;
+    }
+    for (auto& stall : model.stalls) {
+      if (stall.at.topic == part.topic && !part.key &&
+          part.partition.value_or(stall.at.partition) == stall.at.partition)
+        stall.paused_by = by;
+    }
+  }
+}
+
 /// Stalled partitions before lag: a large lag that shrinks needs nobody.
 auto trouble(const TopicView& topic) {
   return std::tuple(!topic.state.exists, topic.state.stalled, topic.state.lag.value_or(-1));
@@ -87,6 +108,7 @@ Model make_model(const Progress& progress, std::chrono::milliseconds stall_after
   }
   sort(model.topics, Sort::name);
   model.stalls = progress.stalls(stall_after);
+  if (facts) add_pauses(model, facts->pauses);
   if (tokens) {
     model.token_log = tokens->log;
     model.position = tokens->permits.position;

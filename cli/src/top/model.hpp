@@ -17,6 +17,8 @@ Sort next(Sort sort);
 struct TopicView {
   TopicState state{};
   std::optional<std::int64_t> dead{};  ///< dead letters of the group that were not replayed; absent: unknown
+  bool paused = false;                 ///< as a whole
+  std::int64_t paused_parts = 0;       ///< paused partitions and keys
 };
 
 struct ProcessView {

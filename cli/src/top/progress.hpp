@@ -16,6 +16,7 @@ struct Stall {
   std::int64_t lag = 0;
   std::optional<Offset> committed{};  ///< absent: the group has committed nothing
   std::chrono::milliseconds age{0};   ///< time without progress
+  std::string paused_by{};            ///< empty: it is not paused
 };
 
 struct TopicState {

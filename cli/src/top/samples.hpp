@@ -10,6 +10,7 @@
 #include "turnstile/message.hpp"
 #include "turnstile/ports/claims.hpp"
 #include "turnstile/ports/outbox.hpp"
+#include "turnstile/ports/pauses.hpp"
 #include "turnstile/tokens.hpp"
 
 namespace turnstile::cli::top {
@@ -50,6 +51,7 @@ struct DatabaseSample {
   ports::ClaimCounts claims{};
   ports::OutboxLag outbox{};
   std::vector<DeadSample> dead{};
+  std::vector<ports::Pause> pauses{};
 };
 
 /// Whether a source answers.

@@ -98,7 +98,9 @@ Section stalls_section(const Model& model, const View& view) {
   for (const auto& stall : model.stalls) {
     if (entries.size() >= most) break;
     entries.push_back({fmt::format("{}[{}]", escaped(stall.at.topic), stall.at.partition),
-                       fmt::format("{} behind, no progress for {}", number(stall.lag), age(stall.age))});
+                       stall.paused_by.empty()
+                           ? fmt::format("{} behind, no progress for {}", number(stall.lag), age(stall.age))
+                           : fmt::format("{} behind, paused by {}", number(stall.lag), escaped(stall.paused_by))});
   }
   return {all == 0 ? 0 : std::min(all, kMostStalls) + (all > kMostStalls ? 2 : 1),
           [entries = std::move(entries), width, all](std::size_t room) {
@@ -130,8 +132,11 @@ std::string topics_in_short(const std::vector<TopicView>& topics) {
 Row row_of(const TopicView& topic) {
   const auto& state = topic.state;
   if (!state.exists) return {escaped(state.topic) + " (does not exist)", {"-", "-", "-", "-", figure(topic.dead)}};
+  const std::string paused = topic.paused             ? " (paused)"
+                             : topic.paused_parts > 0 ? fmt::format(" ({} paused)", number(topic.paused_parts))
+                                                      : "";
   return {
-      escaped(state.topic),
+      escaped(state.topic) + paused,
       {number(state.partitions), rate(state.rate), figure(state.lag) + (state.lag && state.unknown > 0 ? " (?)" : ""),
        number(state.stalled), figure(topic.dead)}};
 }
@@ -212,7 +217,7 @@ Section limiters_section(const Model& model, const View& view) {
 
 void add_fates(const Model& model, Lines& lines) {
   if (model.facts) {
-    const auto& [claims, outbox, dead] = *model.facts;
+    const auto& [claims, outbox, dead, pauses] = *model.facts;
     std::int64_t letters = 0;
     for (const auto& each : dead) letters += each.count;
     lines.push_back(fmt::format("dead letters {}, in doubt {}, parked {}, failed {}, running {}{}", number(letters),
@@ -300,7 +305,8 @@ Json to_json(const TopicView& topic) {
   return {{"topic", state.topic},           {"exists", state.exists},
           {"partitions", state.partitions}, {"rate", or_null(state.rate)},
           {"lag", or_null(state.lag)},      {"lag_unknown", state.unknown},
-          {"stalled", state.stalled},       {"dead_letters", or_null(topic.dead)}};
+          {"stalled", state.stalled},       {"dead_letters", or_null(topic.dead)},
+          {"paused", topic.paused},         {"paused_parts", topic.paused_parts}};
 }
 
 Json to_json(const LimiterView& limiter) {
@@ -339,12 +345,13 @@ Json to_json(const Model& model, const std::string& time) {
                                {"partition", stall.at.partition},
                                {"lag", stall.lag},
                                {"committed", or_null(stall.committed)},
-                               {"for_ms", stall.age.count()}});
+                               {"for_ms", stall.age.count()},
+                               {"paused_by", stall.paused_by.empty() ? Json(nullptr) : Json(stall.paused_by)}});
   }
   for (const auto& limiter : model.limiters) json["limiters"].push_back(to_json(limiter));
   for (const char* key : {"claims", "outbox", "dead_letters"}) json[key] = nullptr;
   if (!model.facts) return json;
-  const auto& [claims, outbox, dead] = *model.facts;
+  const auto& [claims, outbox, dead, pauses] = *model.facts;
   json["claims"] = {
       {"running", claims.running}, {"in_doubt", claims.in_doubt}, {"failed", claims.failed}, {"parked", claims.parked}};
   json["outbox"] = {{"waiting", outbox.waiting}, {"oldest_ms", outbox.oldest.count()}, {"refused", outbox.refused}};

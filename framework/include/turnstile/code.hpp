@@ -23,6 +23,7 @@ enum class Code : std::uint8_t {
   api_misused,        ///< The program called Turnstile in a way that cannot work.
   halted,             ///< A process cannot continue, and waiting does not help.
   loop_stopped,       ///< PollLoop::stop() was called before the message was handled.
+  spans_not_sent,     ///< Spans were lost, or wait for the collector.
   unexpected,         ///< An operation failed for a reason that has no code of its own.
 
   // PostgreSQL
@@ -32,6 +33,7 @@ enum class Code : std::uint8_t {
   ids_not_deleted,        ///< Old ids cannot be deleted now.
   migration_changed,      ///< A migration file differs from the one that was run.
   migration_failed,       ///< PostgreSQL refused a migration.
+  pauses_unknown,         ///< PostgreSQL does not tell what is paused.
   pooler_incompatible,    ///< Prepared statements do not survive on a connection of a pooler.
   schema_newer,           ///< The schema has migrations that this build does not know.
   schema_outdated,        ///< The schema lacks tables or migrations that this build needs.
@@ -53,6 +55,7 @@ enum class Code : std::uint8_t {
   read_again,               ///< A PollLoop must read a partition again from a lower offset.
   records_deleted,          ///< Kafka deleted records that the database does not have as settled.
   topic_deleted,            ///< A topic was deleted while it was consumed.
+  topic_paused,             ///< An operator has paused a topic, a partition or a key.
   topic_recreated,          ///< A topic was deleted and created again, or records were cut off its end.
 
   // Messages and handlers

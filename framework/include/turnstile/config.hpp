@@ -4,6 +4,8 @@
 //
 // Environment: TURNSTILE_<SECTION>_<KEY>, upper case, every other character an underscore:
 //   TURNSTILE_POSTGRES_URL, TURNSTILE_KAFKA_BOOTSTRAP_SERVERS, TURNSTILE_TOPICS_PAYMENTS_LIMIT.
+// The variables OTEL_EXPORTER_OTLP_ENDPOINT, …_HEADERS and …_CERTIFICATE, and OTEL_SERVICE_NAME, apply to [tracing],
+// where neither the file nor a variable TURNSTILE_TRACING_… sets it.
 // An empty variable counts as not set. In [kafka], the environment can override the keys that the file names, and the
 // keys for addresses and credentials. In [topics], it can override topics with a section in the file, and topics that
 // the program gives to Consumer::topic() or PollLoop::topic(). A variable TURNSTILE_… that nothing reads is a warning
@@ -17,6 +19,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "turnstile/topic_settings.hpp"
@@ -110,6 +113,26 @@ struct AdminSettings {
   [[nodiscard]] std::optional<Address> address() const;
 };
 
+/// `[tracing]`: where spans are sent, by OTLP over HTTP.
+struct TracingSettings {
+  std::string endpoint;      ///< the collector's URL, without /v1/traces; empty: spans are sent nowhere
+  Secret headers;            ///< NAME=VALUE, separated by commas, with percent-encoded values: sent with each request
+  double sample = 0.01;      ///< the share of the messages without a trace with which a trace begins
+  std::string service_name;  ///< `service.name` of the spans; empty: the process's client.id, else its group
+  std::string ca_file;       ///< for https: a PEM file with the certificates to trust; empty: those of the system
+  /// The parts of `endpoint`.
+  struct Target {
+    bool is_https = false;  ///< whether the URL begins with https:
+    std::string host;  ///< a name or an address, without the brackets of IPv6
+    int port = 0;      ///< of the URL; else 80 or 443
+    std::string path;  ///< of the request for spans, as in "/v1/traces"
+  };
+  /// Absent: `endpoint` is empty, or no such URL.
+  [[nodiscard]] std::optional<Target> target() const;
+  /// The pairs in `headers`, decoded.
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> header_list() const;
+};
+
 /// A problem with a setting of [kafka]. The framework passes these settings on and does not know them.
 struct KafkaProblem {
   std::string key;                   ///< of [kafka]
@@ -143,11 +166,14 @@ class Config {
   LimitsSettings limits;                        ///< `[limits]`
   LogSettings log;                              ///< `[log]`
   AdminSettings admin;                          ///< `[admin]`
+  TracingSettings tracing;                      ///< `[tracing]`
   std::map<std::string, TopicSettings> topics;  ///< `[topics.NAME]`, by name
 
   /// The file, for later messages.
   std::string source;
   std::map<std::string, int> lines;  ///< The line of each key ("topics.payments.limit" -> 12); 0: from the environment.
+  /// Settings that a variable of another standard has set: "tracing.endpoint" -> "OTEL_EXPORTER_OTLP_ENDPOINT".
+  std::map<std::string, std::string> other_variables;
   /// Looks up the variables of topics that only the program names. load() sets it. Empty: there are none.
   Environment environment;
   /// The names of the variables TURNSTILE_… that load() has found, without empty ones.

@@ -66,9 +66,12 @@ class Context {
   /// The message's id is sent in the header message-id. If the message has this header already, its value is the id and
   /// is sent unchanged. Otherwise the message gets a new id. A consumer that deduplicates by this header treats two
   /// messages with the same id as one message.
+  /// With `not_before` the message is scheduled: it is stored with the effect, and sent at that time or later, by
+  /// the clocks of this process and of PostgreSQL. Messages of one key are sent in the order of their times. `turnstile outbox scheduled` lists
+  /// them, and `turnstile outbox cancel` removes one.
   /// The fields `partition`, `offset` and `timestamp` are ignored.
-  /// Throws std::logic_error in mode at_least_once, for a topic name that Kafka does not allow, and for a header
-  /// message-id that is empty or appears twice.
+  /// Throws std::logic_error in mode at_least_once, for a topic name that Kafka does not allow, for a header message-id
+  /// that is empty or appears twice, and for a time after the year 9999.
   void publish(const OwnedMessage& message) const;
   /// Set when the handler should stop. The reasons: the partition was revoked, the handler's timeout has passed, or the
   /// process is shutting down and its drain time is over. A long handler should check it.

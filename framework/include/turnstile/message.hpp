@@ -55,6 +55,8 @@ struct OwnedMessage {
   std::optional<std::string> key;      ///< absent: no key
   std::optional<std::string> payload;  ///< absent: no payload
   std::vector<Header> headers;         ///< in the order of the record
+  /// Only for Context::publish(): the message is sent at this time or later. A time that has passed, or none: at once.
+  std::optional<Timestamp> not_before{};
 };
 
 /// A message as a handler sees it: a view that is valid while the handler runs.

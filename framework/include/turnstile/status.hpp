@@ -16,6 +16,8 @@
 #include "turnstile/ports/claims.hpp"
 #include "turnstile/ports/limiter.hpp"
 #include "turnstile/ports/outbox.hpp"
+#include "turnstile/ports/pauses.hpp"
+#include "turnstile/tracer.hpp"
 #include "turnstile/types.hpp"
 
 namespace turnstile {
@@ -41,6 +43,8 @@ struct PartitionStatus {
   std::int64_t in_flight = 0;  ///< messages that were read and are not settled
   std::int64_t running = 0;    ///< of these, those that a worker has
   std::int64_t retrying = 0;   ///< of these, those that wait for their next attempt
+  /// Whether an operator has paused it, or its topic. Paused keys are only in Status::pauses.
+  bool paused = false;
 
   /// How many offsets lie between `position` and `end`; 0 at least. Absent if one of them is. Offsets without a
   /// record (markers of transactions, compacted records) count.
@@ -83,14 +87,19 @@ struct Status {
   Health health;  ///< as of Consumer::health()
   /// Whether the group has given it an assignment, perhaps an empty one, and has not taken its membership since.
   bool in_group = false;
+  /// How long ago Kafka last answered what the group's offsets are. It is asked every 5 s. Absent: it answered the last
+  /// time, or was not asked. Kafka ends a membership whose member it does not hear for session.timeout.ms.
+  std::optional<std::chrono::milliseconds> kafka_silent{};
   std::vector<ThreadStatus> threads;        ///< while it runs
   std::vector<PartitionStatus> partitions;  ///< those that it owns
   std::vector<RunningHandler> running;      ///< at most one for each worker
   std::vector<LimiterStatus> limiters;      ///< those of its topics, in the order of their names
+  std::vector<ports::Pause> pauses;         ///< those of its topics that are in effect
   /// Absent: its limits need no token log.
   std::optional<ports::TokenLogState> token_log{};
-  /// Whether PostgreSQL could be used when it was used last. Absent: no topic needs it.
+  /// Whether PostgreSQL could be used when it was used last, by a handler or for this status. Absent: no topic needs it.
   std::optional<bool> store_available{};
+  std::optional<SpanCounts> spans{};         ///< absent: there is no tracer, or it does not count
   std::vector<StoredIds> ids{};              ///< of the handlers that store ids
   std::optional<ports::OutboxLag> outbox{};  ///< of the whole database. Asked for every 10 s
   std::optional<ports::ClaimCounts>

@@ -19,6 +19,8 @@ std::string utc(std::chrono::system_clock::time_point time);
 std::string bytes(std::int64_t count);
 /// "1,234,567"
 std::string number(std::int64_t value);
+/// The text with every byte that is not part of well-formed UTF-8, and every NUL, replaced by '?'.
+std::string printable(std::string_view text);
 /// "1 message", "2,000 messages"
 std::string count(std::int64_t value, std::string_view singular);
 

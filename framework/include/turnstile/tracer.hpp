@@ -2,11 +2,13 @@
 // The port for traces. A message whose sender records its trace (W3C Trace Context, turnstile/trace.hpp) gets a span for
 // each step of its processing. Other messages cost one look at their headers. Without a tracer nothing is looked at.
 //
-// An adapter sends the spans to a collector. Sampling follows the sender's decision: no trace begins here.
+// Sampling follows the sender's decision. With a message that has no trace, the tracer may begin one.
+// turnstile/otlp/tracer.hpp sends the spans to a collector.
 
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -24,10 +26,12 @@ struct SpanReport {
     claim,            ///< PostgreSQL took the messages: their ids, or their claims
     handler,          ///< a call of the handler
     commit,           ///< until the results were permanent
+    process,          ///< the whole way of a message whose trace begins here: the other steps are within it
   };
   Step step = Step::handler;                      ///< which step
   TraceContext context{};                         ///< of this span: its trace, its own id, and its flags
-  std::array<std::uint8_t, 8> parent{};           ///< the span that has sent the message
+  std::array<std::uint8_t, 8> parent{};           ///< the span that has sent the message; all 0: the trace begins here
+  bool is_parent_remote = true;                   ///< whether another process has made the span `parent`
   std::chrono::system_clock::time_point start{};  ///< by this machine's clock
   std::chrono::nanoseconds took{};                ///< its duration
   std::string_view topic{};                       ///< the topic
@@ -43,6 +47,13 @@ struct SpanReport {
 /// "receive", "wait for permit", …
 std::string_view to_text(SpanReport::Step step);
 
+/// How many spans a tracer has passed on.
+struct SpanCounts {
+  std::int64_t exported = 0;  ///< the collector has accepted them
+  std::int64_t dropped = 0;   ///< they were lost: the queue was full, or the collector did not accept them in time
+  std::int64_t waiting = 0;   ///< they are still to be sent
+};
+
 /// Takes the spans. Workers call it, several at once. An implementation must be thread-safe and quick, and must not
 /// throw.
 class Tracer {
@@ -50,6 +61,10 @@ class Tracer {
   virtual ~Tracer() = default;
   /// A step has ended.
   virtual void on_span(const SpanReport& span) noexcept = 0;
+  /// Whether a trace begins with a message that has no valid one. Asked for each run of such a message.
+  virtual bool begins_trace() noexcept { return false; }
+  /// Absent: the tracer does not count.
+  [[nodiscard]] virtual std::optional<SpanCounts> counts() const noexcept { return std::nullopt; }
 };
 
 }  // namespace turnstile

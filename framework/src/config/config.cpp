@@ -51,6 +51,7 @@ Config Config::parse(std::string_view toml, std::string_view name, const Environ
   config.limits = detail::defaults(detail::limits_keys());
   config.log = detail::defaults(detail::log_keys());
   config.admin = detail::defaults(detail::admin_keys());
+  config.tracing = detail::defaults(detail::tracing_keys());
   config.source = name;
   auto problems = detail::read_file(std::get<detail::TomlTable>(parsed), config);
   if (environment) {
@@ -68,7 +69,7 @@ Config Config::parse(std::string_view toml, std::string_view name, const Environ
 std::string Config::where(const std::string& key) const {
   const auto found = lines.find(key);
   if (found == lines.end()) return key;
-  if (found->second == 0) return "environment " + detail::environment_name(key) + ": " + key;
+  if (found->second == 0) return "environment " + detail::variable_of(key, *this) + ": " + key;
   return source + ":" + std::to_string(found->second) + ": " + key;
 }
 

@@ -46,6 +46,12 @@ constexpr std::array<std::string_view, 28> kKafkaKeys{"auto.offset.reset",
                                                       "ssl.key.pem",
                                                       "ssl.keystore.password"};
 
+constexpr std::array<std::pair<std::string_view, const char*>, 4> kOpenTelemetry{
+    {{"tracing.endpoint", "OTEL_EXPORTER_OTLP_ENDPOINT"},
+     {"tracing.headers", "OTEL_EXPORTER_OTLP_HEADERS"},
+     {"tracing.service_name", "OTEL_SERVICE_NAME"},
+     {"tracing.ca_file", "OTEL_EXPORTER_OTLP_CERTIFICATE"}}};
+
 /// The keys of [kafka] that have a variable.
 std::set<std::string> kafka_keys(const Config& config) {
   std::set<std::string> keys;
@@ -71,6 +77,8 @@ class EnvironmentReader {
     section("limits", limits_keys(), config_.limits);
     section("log", log_keys(), config_.log);
     section("admin", admin_keys(), config_.admin);
+    section("tracing", tracing_keys(), config_.tracing);
+    open_telemetry();
     topics(all_topics({}, config_));
     return std::move(problems_);
   }
@@ -88,7 +96,29 @@ class EnvironmentReader {
   }
 
   void problem(const std::string& key, const std::string& why) {
-    problems_.push_back("environment " + environment_name(key) + ": " + key + ": " + why);
+    problems_.push_back("environment " + variable_of(key, config_) + ": " + key + ": " + why);
+  }
+
+  /// The standard variables of OpenTelemetry, for settings that nothing else sets.
+  void open_telemetry() {
+    for (const auto& [key, variable] : kOpenTelemetry) {
+      const auto text = config_.lines.contains(std::string(key)) ? std::nullopt : environment_(variable);
+      if (!text || text->empty()) continue;
+      if (key == "tracing.endpoint" && !is_for_http()) continue;
+      const std::string name(key);
+      const auto setting = std::find_if(tracing_keys().begin(), tracing_keys().end(), [&](const auto& one) {
+        return one.name == std::string_view(name).substr(name.find('.') + 1);
+      });
+      config_.other_variables[name] = variable;
+      config_.lines[name] = 0;
+      if (auto why = setting->read(ConfigValue{*text, true}, config_.tracing)) problem(name, *why);
+    }
+  }
+
+  /// Whether OpenTelemetry's endpoint, if there is one, understands what Turnstile sends. Its port for gRPC does not.
+  [[nodiscard]] bool is_for_http() const {
+    const auto protocol = environment_("OTEL_EXPORTER_OTLP_PROTOCOL");
+    return !protocol || protocol->empty() || *protocol == "http/protobuf";
   }
 
   /// Returns whether any variable of the section is set.
@@ -166,6 +196,7 @@ std::set<std::string> variables_that_are_read(const std::set<std::string>& topic
   add_names(names, "limits", limits_keys());
   add_names(names, "log", log_keys());
   add_names(names, "admin", admin_keys());
+  add_names(names, "tracing", tracing_keys());
   for (const auto& topic : topics) add_names(names, "topics." + topic, topic_keys());
   return names;
 }
@@ -195,6 +226,11 @@ std::string environment_name(std::string_view key) {
     else name += '_';
   }
   return name;
+}
+
+std::string variable_of(const std::string& key, const Config& config) {
+  const auto other = config.other_variables.find(key);
+  return other == config.other_variables.end() ? environment_name(key) : other->second;
 }
 
 std::vector<std::string> read_environment(const Config::Environment& environment, Config& config) {

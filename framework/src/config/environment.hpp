@@ -13,6 +13,9 @@ namespace turnstile::detail {
 /// "topics.payments.limit" -> "TURNSTILE_TOPICS_PAYMENTS_LIMIT"
 std::string environment_name(std::string_view key);
 
+/// The variable that has set a setting whose line is 0: environment_name(key), or that of another standard.
+std::string variable_of(const std::string& key, const Config& config);
+
 /// Reads the variable of every setting, for the topics and the [kafka] keys that `config` already names, and for some
 /// more keys of [kafka]. An empty variable counts as not set. Settings from the environment have line 0 in
 /// `config.lines`. Returns the problems, each with its variable's name. A wrong value changes nothing.

@@ -38,6 +38,7 @@ class Explainer {
     section("limits", detail::limits_keys(), config_.limits);
     section("log", detail::log_keys(), config_.log);
     section("admin", detail::admin_keys(), config_.admin);
+    section("tracing", detail::tracing_keys(), config_.tracing);
     for (const auto& name : topics()) topic(name);
     return std::move(found_);
   }
@@ -61,7 +62,7 @@ class Explainer {
   [[nodiscard]] std::optional<std::string> place_of(const std::string& key) const {
     const auto line = config_.lines.find(key);
     if (line == config_.lines.end()) return std::nullopt;
-    if (line->second == 0) return "environment " + detail::environment_name(key);
+    if (line->second == 0) return "environment " + detail::variable_of(key, config_);
     return config_.source + ":" + std::to_string(line->second);
   }
 
@@ -213,6 +214,7 @@ std::string example_config() {
   example(out, "[limits]", detail::limits_keys());
   example(out, "[log]", detail::log_keys());
   example(out, "[admin]", detail::admin_keys());
+  example(out, "[tracing]", detail::tracing_keys());
   example(out, "[topics." + std::string(kAnyTopic) + "]", detail::topic_keys());
   return out;
 }
@@ -224,6 +226,7 @@ std::string settings_reference() {
   reference(out, "limits", detail::limits_keys());
   reference(out, "log", detail::log_keys());
   reference(out, "admin", detail::admin_keys());
+  reference(out, "tracing", detail::tracing_keys());
   reference(out, "topics." + std::string(kAnyTopic), detail::topic_keys());
   return out;
 }

@@ -11,8 +11,8 @@
 namespace turnstile::detail {
 namespace {
 
-constexpr std::array<std::string_view, 7> kSections{"kafka", "postgres", "consumer", "limits",
-                                                    "log",   "admin",    "topics"};
+constexpr std::array<std::string_view, 8> kSections{"kafka", "postgres", "consumer", "limits",
+                                                    "log",   "admin",    "tracing",  "topics"};
 
 struct Leaf {
   std::string key;  ///< below its section: "limit", "retry.attempts"
@@ -68,6 +68,7 @@ class FileReader {
     else if (name == "limits") settings(name, table, limits_keys(), config_.limits);
     else if (name == "log") settings(name, table, log_keys(), config_.log);
     else if (name == "admin") settings(name, table, admin_keys(), config_.admin);
+    else if (name == "tracing") settings(name, table, tracing_keys(), config_.tracing);
     else topics(table);
   }
 
@@ -76,7 +77,8 @@ class FileReader {
     if (const auto near = suggest(name, kSections)) {
       why += "; did you mean [" + std::string(*near) + "]?";
     } else {
-      why += "; the sections are [kafka], [postgres], [consumer], [limits], [log], [admin] and [topics.NAME]";
+      why +=
+          "; the sections are [kafka], [postgres], [consumer], [limits], [log], [admin], [tracing] and [topics.NAME]";
     }
     problem(name, node.line, why);
   }

@@ -19,8 +19,8 @@ bool holds(const std::string& text, std::string_view word) { return text.find(wo
 
 bool is_secret_kafka_key(std::string_view key) {
   // Compares words instead of whole keys, so that a setting of a newer librdkafka is redacted too.
-  constexpr std::array<std::string_view, 7> words{"password", "secret",      "token",  "credential",
-                                                  "jaas",     "ssl.key.pem", "ssl_key"};
+  constexpr std::array<std::string_view, 9> words{"password",    "secret",  "token",       "credential", "jaas",
+                                                  "ssl.key.pem", "ssl_key", "private.key", "passphrase"};
   const std::string name = lower(key);
   // This text may contain a token. Keys such as "sasl.oauthbearer.token.endpoint.url" are redacted too, because of
   // their words.
@@ -37,8 +37,8 @@ std::map<std::string, std::string> redacted(const std::map<std::string, std::str
 }
 
 bool may_hold_secret(std::string_view line) {
-  constexpr std::array<std::string_view, 11> words{"url",  "pass", "pwd",  "secret", "token", "credential",
-                                                   "sasl", "ssl",  "jaas", "auth",   "://"};
+  constexpr std::array<std::string_view, 12> words{"url",  "pass", "pwd",  "secret", "token", "credential",
+                                                   "sasl", "ssl",  "jaas", "auth",   "://",   "headers"};
   const std::string text = lower(line);
   return std::any_of(words.begin(), words.end(), [&](auto word) { return holds(text, word); });
 }

@@ -19,18 +19,27 @@
 
 namespace turnstile::detail::setting {
 
-/// `postgres.url`. It may hold a password, so it is written as ***.
-struct Url {
+/// A text that may hold a password or a token, so it is written as ***. `check` accepts it.
+template <auto check>
+struct SecretText {
   using Value = Secret;
   static Problem read(const ConfigValue& value, Value& into) {
     const auto* text = std::get_if<std::string>(&value.value);
     if (text == nullptr) return "must be a string in quotes";
-    if (auto problem = check_postgres_url(*text)) return problem;
+    if (auto problem = check(*text)) return problem;
     into = Secret(*text);
     return std::nullopt;
   }
   static std::string write(const Value& value) { return value.empty() ? "" : codec::toml_text("***"); }
   static std::string form() { return "text"; }
+};
+
+/// `tracing.sample`
+struct Ratio {
+  using Value = double;
+  static Problem read(const ConfigValue& value, Value& into) { return turnstile::detail::read(value, 0, 1, into); }
+  static std::string write(Value value) { return number_text(value); }
+  static std::string form() { return "number from 0 to 1"; }
 };
 
 // The bounds of the token log (tokens/line.hpp, tokens/state.hpp).

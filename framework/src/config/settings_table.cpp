@@ -55,7 +55,7 @@ constexpr Setting<TopicSettings> special(std::string_view name, std::string_view
 std::span<const Setting<PostgresSettings>> postgres_keys() {
   using S = PostgresSettings;
   static constexpr std::array kKeys{
-      line<Url, &S::url, S>(
+      line<SecretText<check_postgres_url>, &S::url, S>(
           "url", {}, "required for every mode but at_least_once",
           "libpq's URL. Give passwords in the environment. If it names several hosts, Turnstile uses the one that accepts writes (`target_session_attrs=read-write`, unless the URL sets it)."),
       line<Checked<check_schema_name>, &S::schema, S>("schema", "\"turnstile\"", {},
@@ -146,6 +146,28 @@ std::span<const Setting<AdminSettings>> admin_keys() {
       line<Checked<check_listen>, &S::listen, S>(
           "listen", "\"\"", {},
           "HOST:PORT of the read-only endpoint with `/healthz`, `/readyz`, `/status` and `/metrics`, as in `127.0.0.1:9464`. Empty: there is none. Port 0: any free port. It has no access control: only the monitoring may reach it."),
+  };
+  return kKeys;
+}
+
+std::span<const Setting<TracingSettings>> tracing_keys() {
+  using S = TracingSettings;
+  static constexpr std::array kKeys{
+      line<Checked<check_collector>, &S::endpoint, S>(
+          "endpoint", "\"\"", {},
+          "The URL of an OpenTelemetry collector that receives OTLP over HTTP, as in `http://127.0.0.1:4318`. Spans are sent to `/v1/traces` below it. Empty: they are sent nowhere. Without it, `OTEL_EXPORTER_OTLP_ENDPOINT` is used."),
+      line<SecretText<check_headers>, &S::headers, S>(
+          "headers", {}, "none",
+          "Headers of each request, as in `authorization=Bearer%20abc,x-tenant=7`. Values are percent-encoded. They count as secrets: give them in the environment. Without it, `OTEL_EXPORTER_OTLP_HEADERS` is used."),
+      line<Ratio, &S::sample, S>(
+          "sample", "0.01", {},
+          "The share of messages without a valid `traceparent` with which a trace begins. For other messages the sender has decided."),
+      line<Checked<check_not_empty>, &S::service_name, S>(
+          "service_name", {}, "the client.id, else the consumer group",
+          "`service.name` of the spans. Without it, `OTEL_SERVICE_NAME` is used."),
+      line<Checked<check_not_empty>, &S::ca_file, S>(
+          "ca_file", {}, "the system's certificates",
+          "For an endpoint with `https`: a PEM file with the certificates to trust. Without it, `OTEL_EXPORTER_OTLP_CERTIFICATE` is used."),
   };
   return kKeys;
 }

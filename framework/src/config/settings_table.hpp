@@ -37,6 +37,7 @@ std::span<const Setting<ConsumerSettings>> consumer_keys();
 std::span<const Setting<LimitsSettings>> limits_keys();
 std::span<const Setting<LogSettings>> log_keys();
 std::span<const Setting<AdminSettings>> admin_keys();
+std::span<const Setting<TracingSettings>> tracing_keys();
 std::span<const Setting<TopicSettings>> topic_keys();
 
 /// The defaults of a section, from the table. A setting of a topic that has no fixed default is not set.

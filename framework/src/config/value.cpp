@@ -16,6 +16,13 @@ std::optional<std::int64_t> whole_number(std::string_view text) {
   return number;
 }
 
+std::optional<double> any_number(std::string_view text) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
 std::optional<bool> yes_or_no(std::string_view text) {
   if (text == "true" || text == "1" || text == "on" || text == "yes") return true;
   if (text == "false" || text == "0" || text == "off" || text == "no") return false;
@@ -50,6 +57,7 @@ ConfigValue toml_value(std::string_view text) {
   if (text.size() >= 2 && text.front() == '"') return {std::string(text.substr(1, text.size() - 2))};
   if (text == "true" || text == "false") return {text == "true"};
   if (const auto number = whole_number(text)) return {*number};
+  if (const auto number = any_number(text)) return {*number};
   return {OtherKind{"'" + std::string(text) + "', which is not a TOML value"}};
 }
 
@@ -89,6 +97,28 @@ Problem read(const ConfigValue& value, std::int64_t least, std::int64_t most, st
   return std::nullopt;
 }
 
+Problem read(const ConfigValue& value, double least, double most, double& into) {
+  std::optional<double> number;
+  if (const auto* whole = std::get_if<std::int64_t>(&value.value)) number = static_cast<double>(*whole);
+  if (const auto* written = std::get_if<double>(&value.value)) number = *written;
+  const auto* text = std::get_if<std::string>(&value.value);
+  if (value.from_environment && text != nullptr) number = any_number(*text);
+  // Written so that nan is refused.
+  if (!number || !(*number >= least && *number <= most)) {
+    return "must be a number from " + number_text(least) + " to " + number_text(most) + ", not " +
+           (number ? number_text(*number) : described(value));
+  }
+  into = *number;
+  return std::nullopt;
+}
+
+std::string number_text(double number) {
+  std::string digits(32, '\0');
+  const auto [end, error] = std::to_chars(digits.data(), digits.data() + digits.size(), number);
+  digits.resize(static_cast<std::size_t>(end - digits.data()));
+  return digits;
+}
+
 Problem read(const ConfigValue& value, std::chrono::milliseconds least, std::chrono::milliseconds& into) {
   const auto* text = std::get_if<std::string>(&value.value);
   if (text == nullptr) {
@@ -109,10 +139,7 @@ Problem read_as_text(const ConfigValue& value, std::string& into) {
   } else if (std::holds_alternative<OtherKind>(value.value)) {
     return "must be a string, a number, true or false, not " + described(value);
   } else if (const auto* number = std::get_if<double>(&value.value)) {
-    std::string digits(32, '\0');
-    const auto [end, error] = std::to_chars(digits.data(), digits.data() + digits.size(), *number);
-    digits.resize(static_cast<std::size_t>(end - digits.data()));
-    into = digits;
+    into = number_text(*number);
   } else {
     into = described(value);
   }

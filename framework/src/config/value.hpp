@@ -27,7 +27,7 @@ struct ConfigValue {
 
 using Problem = std::optional<std::string>;
 
-/// A default of the table of settings: a text in quotes, true, false or a whole number.
+/// A default of the table of settings: a text in quotes, true, false or a number.
 ConfigValue toml_value(std::string_view text);
 
 /// The value in a form that a message may show: "the text 'many'", "64", "an array". Not for secrets.
@@ -37,6 +37,10 @@ Problem read(const ConfigValue& value, std::string& into);
 Problem read(const ConfigValue& value, bool& into);
 /// A whole number from `least` to `most`.
 Problem read(const ConfigValue& value, std::int64_t least, std::int64_t most, std::int64_t& into);
+/// A number from `least` to `most`, perhaps with a fraction.
+Problem read(const ConfigValue& value, double least, double most, double& into);
+/// The shortest form that is read as the same number: "0.01".
+std::string number_text(double number);
 /// At least `least`.
 Problem read(const ConfigValue& value, std::chrono::milliseconds least, std::chrono::milliseconds& into);
 

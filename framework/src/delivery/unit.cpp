@@ -23,6 +23,7 @@ Unit::Unit(Topic& topic, std::span<const Work> works, const OwnedPartition& plac
   trace_ = UnitTrace::of(services().tracer.get(), plan(), place.at.partition, works);
   if (!trace_) return;
   const RunState::Way& way = watch.way();
+  trace_->began(way.received_at.value_or(started_));
   const auto wanted_permit = started_ - way.permit_wait.value_or(std::chrono::nanoseconds(0));
   if (way.received_at)
     trace_->tell(SpanReport::Step::receive, *way.received_at, std::max(*way.received_at, wanted_permit));

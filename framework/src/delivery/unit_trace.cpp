@@ -8,23 +8,32 @@ namespace turnstile::detail {
 
 namespace {
 
-std::array<std::uint8_t, 8> new_span_id() {
+/// Random, and not all 0.
+template <std::size_t N>
+std::array<std::uint8_t, N> new_id() {
   thread_local std::mt19937_64 random{[] {
     std::random_device device;
     std::seed_seq seed{device(), device(), device(), device()};
     return std::mt19937_64{seed};
   }()};
-  std::array<std::uint8_t, 8> id{};
-  for (std::uint64_t bits = std::uniform_int_distribution<std::uint64_t>{1}(random); auto& byte : id) {
-    byte = static_cast<std::uint8_t>(bits);
+  std::array<std::uint8_t, N> id{};
+  std::uint64_t bits = 0;
+  for (std::size_t i = 0; i < N; ++i) {
+    if (i % 8 == 0) bits = std::uniform_int_distribution<std::uint64_t>{1}(random);
+    id[i] = static_cast<std::uint8_t>(bits);
     bits >>= 8U;
   }
   return id;
 }
 
+TraceContext new_trace() {
+  constexpr std::uint8_t sampled = 1;
+  return {.trace_id = new_id<16>(), .span_id = new_id<8>(), .flags = sampled};
+}
+
 TraceContext child_of(const TraceContext& parent) {
   TraceContext child = parent;
-  child.span_id = new_span_id();
+  child.span_id = new_id<8>();
   return child;
 }
 
@@ -37,10 +46,12 @@ std::unique_ptr<UnitTrace> UnitTrace::of(Tracer* tracer, const TopicPlan& plan, 
   std::vector<TraceContext> links;
   for (const Work& work : works) {
     auto trace = trace_of(*work.message);
+    const bool is_remote = trace.has_value();
+    if (!trace && tracer->begins_trace()) trace = new_trace();
     if (!trace) continue;
     if (trace->is_sampled()) {
       if (!unit) unit.reset(new UnitTrace(*tracer, plan, partition));
-      unit->recorded_.push_back({work.message->offset(), *trace, {}});
+      unit->recorded_.push_back({work.message->offset(), *trace, is_remote});
     }
     links.push_back(std::move(*trace));
   }
@@ -60,7 +71,7 @@ UnitTrace::Recorded* UnitTrace::find(Offset offset) noexcept {
 const TraceContext* UnitTrace::begin_handler(const Message& message) {
   Recorded* const recorded = find(message.offset());
   if (recorded == nullptr) return nullptr;
-  recorded->handler = child_of(recorded->sender);
+  recorded->handler = child_of(recorded->parent);
   recorded->begun = true;
   return &recorded->handler;
 }
@@ -74,8 +85,8 @@ UnitTrace::Span::~Span() {
 
 void UnitTrace::tell(SpanReport::Step step, Clock::time_point since, Clock::time_point until,
                      const std::string& error) {
-  const TraceContext& sender = recorded_.front().sender;
-  SpanReport report{.step = step, .context = child_of(sender), .parent = sender.span_id};
+  const Recorded& recorded = recorded_.front();
+  SpanReport report = report_of(step, child_of(recorded.parent), recorded);
   report.offset = first_;
   report.messages = messages_;
   report.error = error;
@@ -88,12 +99,25 @@ void UnitTrace::tell_of_handler(std::span<const Message> messages, Clock::time_p
   Recorded* const recorded = find(messages.front().offset());
   if (recorded == nullptr) return;
   // A handler of several messages that gets only one has no context of its own.
-  SpanReport report{.step = SpanReport::Step::handler,
-                    .context = std::exchange(recorded->begun, false) ? recorded->handler : child_of(recorded->sender),
-                    .parent = recorded->sender.span_id};
+  const bool begun = std::exchange(recorded->begun, false);
+  SpanReport report =
+      report_of(SpanReport::Step::handler, begun ? recorded->handler : child_of(recorded->parent), *recorded);
   report.offset = recorded->offset;
   report.error = error;
   tell(std::move(report), since, Clock::now());
+}
+
+UnitTrace::~UnitTrace() {
+  for (const Recorded& recorded : recorded_) {
+    if (recorded.is_remote) continue;
+    SpanReport report{.step = SpanReport::Step::process, .context = recorded.parent, .is_parent_remote = false};
+    report.offset = recorded.offset;
+    tell(std::move(report), began_, Clock::now());
+  }
+}
+
+SpanReport UnitTrace::report_of(SpanReport::Step step, const TraceContext& context, const Recorded& recorded) {
+  return {.step = step, .context = context, .parent = recorded.parent.span_id, .is_parent_remote = recorded.is_remote};
 }
 
 void UnitTrace::tell(SpanReport report, Clock::time_point since, Clock::time_point until) const {
@@ -115,6 +139,7 @@ std::string_view turnstile::to_text(SpanReport::Step step) {
     case SpanReport::Step::claim: return "claim";
     case SpanReport::Step::handler: return "handler";
     case SpanReport::Step::commit: return "commit";
+    case SpanReport::Step::process: return "process";
   }
   return "unknown";
 }

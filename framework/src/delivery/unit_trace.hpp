@@ -23,6 +23,13 @@ class UnitTrace {
   /// Null if there is no tracer, or if no message's trace is recorded.
   static std::unique_ptr<UnitTrace> of(Tracer* tracer, const TopicPlan& plan, std::int32_t partition,
                                        std::span<const Work> works);
+  /// Reports the whole way of the messages whose traces begin here.
+  ~UnitTrace();
+  UnitTrace(const UnitTrace&) = delete;
+  UnitTrace& operator=(const UnitTrace&) = delete;
+
+  /// When the messages arrived, or the unit began.
+  void began(Clock::time_point at) noexcept { began_ = at; }
 
   /// A handler is about to be called for this message. Returns the context of its span, which lives until the next call
   /// for the message. Null: the message's trace is not recorded.
@@ -59,19 +66,22 @@ class UnitTrace {
  private:
   struct Recorded {
     Offset offset = 0;
-    TraceContext sender;   ///< as the message has it
-    TraceContext handler;  ///< the span of the last begin_handler()
-    bool begun = false;    ///< begin_handler() was called, and the span has not ended
+    TraceContext parent;     ///< of the steps: as the message has it; else the trace begins with it
+    bool is_remote = true;   ///< the message has it
+    TraceContext handler{};  ///< the span of the last begin_handler()
+    bool begun = false;      ///< begin_handler() was called, and the span has not ended
   };
   UnitTrace(Tracer& tracer, const TopicPlan& plan, std::int32_t partition) noexcept
       : tracer_(tracer), plan_(plan), partition_(partition) {}
   [[nodiscard]] Recorded* find(Offset offset) noexcept;
   void tell_of_handler(std::span<const Message> messages, Clock::time_point since, const std::string& error);
+  static SpanReport report_of(SpanReport::Step step, const TraceContext& context, const Recorded& recorded);
   void tell(SpanReport report, Clock::time_point since, Clock::time_point until) const;
 
   Tracer& tracer_;
   const TopicPlan& plan_;
   const std::int32_t partition_;
+  Clock::time_point began_ = Clock::now();
   Offset first_ = 0;
   std::int64_t messages_ = 0;
   std::vector<Recorded> recorded_;   ///< by offset

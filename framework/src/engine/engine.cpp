@@ -68,6 +68,7 @@ void Engine::run(const std::atomic<int>& stop) {
     }
     consumer_->wake();
   };
+  for (const auto& topic : shared_->topics) names_.push_back(topic->runner.plan().topic);
   Observers observers;
   for (const auto& topic : shared_->topics) observers.add_missing(topic->runner.services().observers);
   keeper_ =
@@ -78,15 +79,16 @@ void Engine::run(const std::atomic<int>& stop) {
                                                                   .purge = settings_.consumer.purge,
                                                                   .retained = retained(shared_->topics),
                                                                   .producers = numbering_producers(shared_->topics),
-                                                                  .observers = observers},
+                                                                  .observers = observers,
+                                                                  .pauses = {names_, need_store(shared_->topics)}},
                                         shared_->scheduler, store_, run_log_, std::move(calls));
   reporter_ =
       std::make_unique<StatusReporter>(StatusReporter::Settings{.observers = observers,
                                                                 .store = need_store(shared_->topics) ? store_ : nullptr,
                                                                 .counts_claims = uses(shared_->topics, Mode::leased),
+                                                                .asked_of_group = {{names_.front(), 0}},
                                                                 .longest_round = settings_.consumer.drain_timeout},
                                        *settings_.status, *consumer_);
-  for (const auto& topic : shared_->topics) names_.push_back(topic->runner.plan().topic);
   consumer_->hurry_when([&stop] { return stop.load(std::memory_order_relaxed) > 1; });
   consumer_->subscribe(names_, *this);
   at_work_ = true;

@@ -30,6 +30,7 @@ PartitionStatus::State state_of(const LaneState& lane) {
 PartitionStatus describe_lane(const LaneState& state, system_clock::time_point now) {
   const Lane& lane = state.lane;
   PartitionStatus status{.at = state.place.at, .state = state_of(state)};
+  status.paused = state.paused;
   status.position = lane.position() ? lane.position() : state.start;
   status.in_flight = static_cast<std::int64_t>(lane.unsettled());
   status.running = static_cast<std::int64_t>(lane.running());
@@ -39,10 +40,11 @@ PartitionStatus describe_lane(const LaneState& state, system_clock::time_point n
   return status;
 }
 
-void add_limits_and_ids(const std::vector<std::unique_ptr<TopicState>>& topics, const ports::Limiters& all,
-                        Status& status) {
+void add_what_topics_share(const std::vector<std::unique_ptr<TopicState>>& topics, const ports::Limiters& all,
+                           Status& status) {
   std::map<std::string, ports::LimiterState> limiters;
   for (const auto& topic : topics) {
+    if (const auto& tracer = topic->runner.services().tracer; tracer && !status.spans) status.spans = tracer->counts();
     if (topic->limiter) limiters.try_emplace(topic->limiter->name(), topic->limiter->state());
     const auto& kept = topic->runner.services().retention;
     if (!kept) continue;
@@ -58,7 +60,7 @@ void add_limits_and_ids(const std::vector<std::unique_ptr<TopicState>>& topics, 
 
 /// On any thread.
 void Engine::describe(Status& status) const {
-  add_limits_and_ids(shared_->topics, *limiters_, status);
+  add_what_topics_share(shared_->topics, *limiters_, status);
   Health& health = status.health;
   const bool at_work = health.state == Health::State::running || health.state == Health::State::waiting;
   if (!at_work && health.state != Health::State::stopping) return;
@@ -71,6 +73,7 @@ void Engine::describe(Status& status) const {
   scheduler.locked([&] {
     const auto& lanes = scheduler.lanes_unlocked();
     health.partitions = lanes.size();
+    status.pauses = scheduler.pauses_unlocked().all;
     // A topic that continues without the database keeps the process at work.
     const bool all_wait = std::all_of(lanes.begin(), lanes.end(), [](const LanePtr& lane) {
       return lane->topic.needs_store() && !lane->topic.fails_open();

@@ -20,7 +20,7 @@ bool is_unclaimed(const LaneState& lane) {
 
 bool is_stuck(const LaneState& lane, SteadyTime now, std::chrono::milliseconds patience) {
   const Message* oldest = lane.lane.oldest();
-  if (oldest == nullptr && !is_unclaimed(lane)) return false;
+  if ((oldest == nullptr && !is_unclaimed(lane)) || lane.is_held()) return false;
   if (now - lane.moved_at >= patience) return true;
   return oldest != nullptr && lane.topic.runner.why_dead_letter_waits(lane.place, *oldest).has_value();
 }

@@ -1,8 +1,6 @@
 #include "engine/lane.hpp"
 
 #include <algorithm>
-#include <functional>
-#include <string_view>
 
 namespace turnstile::detail {
 
@@ -19,30 +17,23 @@ std::size_t bytes_of(const Message& message) {
 }  // namespace
 
 void Lane::add(std::unique_ptr<ports::Block> block) {
-  Held held;
+  std::size_t unsettled = 0, bytes = 0;
   for (const Message& message : block->messages()) {
     if (!tracker_.take(message.offset(), Entry{&message, 1, false, false, 0})) continue;
-    ++held.unsettled;
-    held.bytes += bytes_of(message);
+    ++unsettled;
+    bytes += bytes_of(message);
     const Seq seq = tracker_.end() - 1;
     if (!suspects_.empty()) mark(tracker_.entry(seq));
     if (order_ != Order::key) continue;
     // Each record without a key gets a stream of its own. Its number is as far from hashes as 64 bits allow.
-    const KeyHash key = message.key() ? std::hash<std::string_view>{}(*message.key()) : ~(keyless_++);
+    const KeyHash key = message.key() ? ReadyKeys::hash_of(*message.key()) : ~(keyless_++);
     tracker_.entry(seq).key = key;
     Stream& stream = streams_[key];
     stream.waiting.push_back(seq);
     queue_key(key, stream);
   }
-  if (held.unsettled == 0) {
-    spent_.push_back(std::move(block));
-    return;
-  }
-  held.block = std::move(block);
-  held.end = tracker_.end();
-  bytes_ += held.bytes;
-  mean_bytes_ = held.bytes / held.unsettled;
-  blocks_.push_back(std::move(held));
+  skip_paused();
+  blocks_.add(std::move(block), tracker_.end(), unsettled, bytes);
 }
 
 void Lane::single_out(std::map<Offset, int> suspects) {
@@ -74,17 +65,22 @@ void Lane::hand_out_in_sequence(std::size_t most, std::vector<Work>& out) {
 
 void Lane::hand_out_free(std::size_t most, std::vector<Work>& out) {
   while (most > 0 && !returned_.empty()) {
-    if (!may_join(*returned_.begin(), out)) return;
+    if (is_paused(*returned_.begin()) || !may_join(*returned_.begin(), out)) return;
     give(*returned_.begin(), out);
     returned_.erase(returned_.begin());
     --most;
   }
   for (cursor_ = std::max(cursor_, tracker_.base()); most > 0 && cursor_ < tracker_.end(); ++cursor_) {
     if (!tracker_.is_open(cursor_)) continue;
-    if (!may_join(cursor_, out)) return;
+    if (is_paused(cursor_) && order_ == Order::none) {
+      held_back_.insert(cursor_);
+      continue;
+    }
+    if (is_paused(cursor_) || !may_join(cursor_, out)) return;
     give(cursor_, out);
     --most;
   }
+  skip_paused();
 }
 
 void Lane::hand_out_by_key(std::size_t most, std::vector<Work>& out) {
@@ -133,19 +129,28 @@ void Lane::release_due(SteadyTime now) {
       stream.blocked = false;
       queue_key(key, stream);
     } else {
-      returned_.insert(seq);
+      wait_again(seq);
     }
   }
 }
 
+/// Of the messages that wait for their retry and are not paused.
+bool Lane::is_any_due(SteadyTime now) const {
+  for (const auto& [due, seq] : delayed_) {
+    if (due > now) return false;
+    if (!is_paused(seq)) return true;
+  }
+  return false;
+}
+
 bool Lane::ready(SteadyTime now) const {
-  const bool due = !delayed_.empty() && delayed_.begin()->first <= now;
+  const bool due = is_any_due(now);
   if (order_ == Order::key) {
     return due || !ready_keys_.empty();
   }
   const bool waiting = !returned_.empty() || cursor_ < tracker_.end();
   if (order_ == Order::none) return due || waiting;
-  return running_ == 0 && (due || (delayed_.empty() && waiting));
+  return running_ == 0 && (due || (delayed_.empty() && waiting)) && !is_next_paused(now);
 }
 
 std::optional<SteadyTime> Lane::next_due() const {
@@ -165,25 +170,18 @@ void Lane::settle(const Work& work) {
   settled(work.seq);
 }
 
-/// A block is spent when all its messages are settled, independently of older blocks.
 void Lane::settled(Seq seq) {
   if (!tracker_.settle(seq)) return;
   tracker_.put_aside([this](Seq aside) {
-    if (order_ != Order::key && aside >= cursor_) returned_.insert(aside);
+    if (order_ != Order::key && aside >= cursor_) wait_again(aside);
   });
-  auto held = blocks_.begin();
-  if (seq >= held->end)
-    held = std::upper_bound(held, blocks_.end(), seq, [](Seq number, const Held& block) { return number < block.end; });
-  if (--held->unsettled > 0) return;
-  bytes_ -= held->bytes;
-  spent_.push_back(std::move(held->block));
-  blocks_.erase(held);
+  blocks_.settled(seq);
 }
 
 void Lane::put_back(const Work& work) {
   finish_running(work.seq);
   if (order_ == Order::key) return_to_stream(work.seq, tracker_.entry(work.seq).key, false);
-  else returned_.insert(work.seq);
+  else wait_again(work.seq);
 }
 
 void Lane::retry(const Work& work, SteadyTime due, int attempt) {
@@ -199,13 +197,14 @@ std::vector<Work> Lane::lend_waiting(Seq from, std::size_t most) {
     if (!tracker_.is_open(seq) || tracker_.entry(seq).running) continue;
     found.push_back({tracker_.entry(seq).message, seq, tracker_.entry(seq).attempt});
   }
-  if (!found.empty()) ++lent_;
+  if (!found.empty()) blocks_.lend();
   return found;
 }
 
 bool Lane::settle_waiting(Seq seq) {
   if (!tracker_.is_open(seq) || tracker_.entry(seq).running) return false;
   returned_.erase(seq);
+  held_back_.erase(seq);
   const bool delayed = std::erase_if(delayed_, [&](const auto& d) { return d.second == seq; }) > 0;
   if (order_ == Order::key) {
     const KeyHash key = tracker_.entry(seq).key;
@@ -233,6 +232,7 @@ int Lane::attempt_of_oldest() const {
 
 void Lane::queue_key(KeyHash key, Stream& stream) {
   if (stream.queued || stream.blocked || stream.running > 0 || stream.waiting.empty()) return;
+  if (!paused_.empty() && paused_.contains(key)) return;
   stream.queued = true;
   // The scheduler puts it back until nothing else runs. If another key came then, it would never run.
   if (!suspects_.empty() && tracker_.entry(stream.waiting.front()).alone) ready_keys_.add_first(key);

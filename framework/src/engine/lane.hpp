@@ -15,10 +15,11 @@
 #include <memory>
 #include <optional>
 #include <set>
-#include <utility>
+#include <string>
 #include <vector>
 
 #include "delivery/work.hpp"
+#include "engine/held_blocks.hpp"
 #include "engine/ready_keys.hpp"
 #include "engine/settled_messages.hpp"
 #include "turnstile/message.hpp"
@@ -44,6 +45,10 @@ class Lane {
   void hand_out(std::size_t most, SteadyTime now, std::vector<Work>& out);
   /// Hands these out one at a time, marked as `alone`. The numbers are the failed runs of each.
   void single_out(std::map<Offset, int> suspects);
+  /// No message of these keys starts until a later call leaves its key out. With Order::partition, none behind it either.
+  void pause_keys(const std::vector<std::string>& keys);
+  /// Whether the oldest unsettled message waits because its key is paused.
+  [[nodiscard]] bool is_oldest_paused() const;
   /// Whether a suspect may still be unsettled.
   [[nodiscard]] bool has_suspects() const noexcept { return !suspects_.empty(); }
   /// Whether a message could be handed out at `now`.
@@ -62,7 +67,7 @@ class Lane {
   /// until return_lent().
   [[nodiscard]] std::vector<Work> lend_waiting(Seq from, std::size_t most);
   /// The look-up is over: the caller no longer uses the lent messages.
-  void return_lent() noexcept { --lent_; }
+  void return_lent() noexcept { blocks_.return_lent(); }
   /// The message was waiting, and the look-up found it settled. Returns false and does nothing if it runs now, or is
   /// settled.
   bool settle_waiting(Seq seq);
@@ -77,9 +82,9 @@ class Lane {
   /// The number of unsettled messages, which the window limits.
   [[nodiscard]] std::size_t unsettled() const noexcept { return tracker_.unsettled(); }
   /// Approximate memory of the blocks with unsettled messages.
-  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return blocks_.bytes(); }
   /// The mean size of the messages in the last block. 0: there was none yet.
-  [[nodiscard]] std::size_t mean_bytes() const noexcept { return mean_bytes_; }
+  [[nodiscard]] std::size_t mean_bytes() const noexcept { return blocks_.mean_bytes(); }
   [[nodiscard]] std::size_t running() const noexcept { return running_; }
   [[nodiscard]] std::size_t delayed() const noexcept { return delayed_.size(); }  ///< messages that wait for a retry
   /// The oldest unsettled message: it blocks the partition.
@@ -87,10 +92,7 @@ class Lane {
   /// The number of the attempt of `oldest` that runs now or comes next.
   [[nodiscard]] int attempt_of_oldest() const;
   /// Blocks whose messages are all settled, and that no look-up uses. Destroy them outside the lock.
-  std::vector<std::unique_ptr<ports::Block>> take_spent() {
-    if (lent_ > 0) return {};
-    return std::exchange(spent_, {});
-  }
+  std::vector<std::unique_ptr<ports::Block>> take_spent() { return blocks_.take_spent(); }
 
  private:
   using KeyHash = ReadyKeys::KeyHash;
@@ -113,6 +115,11 @@ class Lane {
   void hand_out_free(std::size_t most, std::vector<Work>& out);
   void hand_out_by_key(std::size_t most, std::vector<Work>& out);
   void release_due(SteadyTime now);
+  [[nodiscard]] bool is_any_due(SteadyTime now) const;
+  [[nodiscard]] bool is_paused(Seq seq) const;
+  [[nodiscard]] bool is_next_paused(SteadyTime now) const;
+  void wait_again(Seq seq);
+  void skip_paused();
   void give(Seq seq, std::vector<Work>& out);
   /// Whether it may be handed out together with these.
   [[nodiscard]] bool may_join(Seq seq, const std::vector<Work>& out) const;
@@ -134,17 +141,9 @@ class Lane {
   std::map<KeyHash, Stream> streams_;
   ReadyKeys ready_keys_;
   Seq keyless_ = 0;
-  struct Held {
-    std::unique_ptr<ports::Block> block;
-    Seq end = 0;                ///< the number after its last message
-    std::size_t unsettled = 0;  ///< its unsettled messages
-    std::size_t bytes = 0;
-  };
-  std::deque<Held> blocks_;  ///< blocks with unsettled messages, oldest first
-  std::size_t bytes_ = 0;    ///< of blocks_
-  std::size_t mean_bytes_ = 0;
-  std::vector<std::unique_ptr<ports::Block>> spent_;
-  int lent_ = 0;  ///< look-ups in progress
+  HeldBlocks blocks_;
+  std::set<KeyHash> paused_;
+  std::set<Seq> held_back_;  ///< of paused keys, and would be handed out otherwise (none)
 };
 
 }  // namespace turnstile::detail

@@ -2,6 +2,12 @@
 
 namespace turnstile::detail {
 
+void LaneState::look_at(const Pauses& pauses) {
+  paused = pauses.hold(place.at);
+  waits_for_pauses = pauses.unknown && topic.needs_store() && !topic.fails_open();
+  lane.pause_keys(pauses.keys_in(place.at));
+}
+
 LaneState::Before what_was_settled(const LaneState& lane) {
   LaneState::Before before;
   before.settled.below = lane.lane.taken_up_to().value_or(lane.start.value_or(0));

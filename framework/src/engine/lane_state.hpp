@@ -13,6 +13,7 @@
 
 #include "delivery/owned_partition.hpp"
 #include "engine/lane.hpp"
+#include "engine/pauses.hpp"
 #include "engine/topic_state.hpp"
 
 namespace turnstile::detail {
@@ -39,6 +40,8 @@ struct LaneState {
   Lane lane;
   Phase phase = Phase::open;
   std::deque<std::pair<Offset, SteadyTime>> arrivals;  ///< of blocks, by their last offset; only for traces
+  bool paused = false;                                 ///< nothing new starts, because it is paused as a whole
+  bool waits_for_pauses = false;                       ///< nothing starts until the store tells what is paused
   bool wants_feed = false;           ///< the polling thread left records in Kafka because there was no room
   std::optional<Offset> read_up_to;  ///< used by the polling thread: the end that it last passed to the lane
   bool was_fed = false;              ///< used by the polling thread: it has passed records to the lane
@@ -68,6 +71,14 @@ struct LaneState {
   std::chrono::milliseconds stalled_for{};             ///< how long the stall had lasted at the last report
   SteadyTime claim_at{};                               ///< claiming, fenced: when to try (again)
   std::string unclaimed_why = "it was not tried yet";  ///< claiming, fenced
+
+  /// Whether its messages may start. Those of paused keys wait in `lane`.
+  [[nodiscard]] bool may_start() const noexcept { return phase == Phase::open && !paused && !waits_for_pauses; }
+  /// Whether it makes no progress because an operator wants that.
+  [[nodiscard]] bool is_held() const {
+    return phase == Phase::open && ((paused && lane.running() == 0) || lane.is_oldest_paused());
+  }
+  void look_at(const Pauses& pauses);
 };
 using LanePtr = std::shared_ptr<LaneState>;
 

@@ -41,6 +41,7 @@ PartitionKeeper::PartitionKeeper(Settings settings, Scheduler& scheduler, std::s
       }) {
   thread_.start(PeriodicThread::after(kTick));
   watchdog_.start(PeriodicThread::after(kTick));
+  if (store_) pauses_ = std::make_unique<PauseKeeper>(settings_.pauses, scheduler_, store_, run_log_);
   if (!store_ || (settings_.retained.empty() && !settings_.producers)) return;
   purger_ = std::make_unique<Purger>(
       Purger::Settings{.purge = settings_.purge, .producers = settings_.producers, .observers = settings_.observers},
@@ -51,7 +52,9 @@ PartitionKeeper::~PartitionKeeper() { stop(); }
 
 void PartitionKeeper::stop() {
   for (PeriodicThread* thread : {&thread_, &watchdog_}) thread->request_stop();
+  if (pauses_) pauses_->request_stop();
   for (PeriodicThread* thread : {&thread_, &watchdog_}) thread->stop();
+  pauses_.reset();
   purger_.reset();
   tell_of_store();
 }
@@ -149,7 +152,7 @@ void PartitionKeeper::watch_progress(SteadyTime now) {
       const auto position = lane->lane.position();
       const Message* oldest = lane->lane.oldest();
       const bool unclaimed = lane->phase == LaneState::Phase::claiming || lane->phase == LaneState::Phase::fenced;
-      if (!unclaimed && (position != lane->last_position || oldest == nullptr)) {
+      if (!unclaimed && (position != lane->last_position || oldest == nullptr || lane->is_held())) {
         lane->last_position = position;
         lane->moved_at = now;
         lane->stalled_for = {};

@@ -3,7 +3,7 @@
 // rows. It also claims partitions that could not be claimed at their assignment.
 // The other is the watchdog: it cancels handlers that run too long, returns permits that no worker uses, and reports
 // which message blocks a partition. It never waits for the store, so that it also reports while the store hangs. The
-// purger runs beside them.
+// purger and the PauseKeeper run beside them.
 
 #include <condition_variable>
 #include <functional>
@@ -11,6 +11,7 @@
 #include <mutex>
 #include <vector>
 
+#include "engine/pause_keeper.hpp"
 #include "engine/scheduler.hpp"
 #include "inbox/purger.hpp"
 #include "support/observers.hpp"
@@ -30,6 +31,7 @@ class PartitionKeeper {
     std::vector<std::shared_ptr<HandlerRetention>> retained{};  ///< of the handlers that store ids
     std::shared_ptr<ports::Producers> producers{};              ///< null unless producers number their requests
     Observers observers{};                                      ///< those of all topics
+    PauseKeeper::Settings pauses{};
   };
   /// Calls for the polling thread. They are made on the keeper's thread, or the thread of flush().
   struct Calls {
@@ -77,7 +79,8 @@ class PartitionKeeper {
   std::condition_variable claimed_;
   LanePtr claiming_;  ///< the lane whose claim is in progress; protected by mutex_
   PeriodicThread thread_, watchdog_;
-  std::unique_ptr<Purger> purger_;  ///< null without handlers that store ids
+  std::unique_ptr<PauseKeeper> pauses_;  ///< null without a store
+  std::unique_ptr<Purger> purger_;       ///< null without handlers that store ids
 };
 
 }  // namespace turnstile::detail

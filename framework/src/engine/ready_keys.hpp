@@ -8,14 +8,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <iterator>
 #include <optional>
+#include <string_view>
 
 namespace turnstile::detail {
 
 class ReadyKeys {
  public:
   using KeyHash = std::uint64_t;
+  static KeyHash hash_of(std::string_view key) { return std::hash<std::string_view>{}(key); }
 
   [[nodiscard]] bool empty() const {
     return first_.empty() &&
@@ -27,6 +30,10 @@ class ReadyKeys {
     queues_[std::min(length, kClasses - 1)].push_back(key);
   }
   void add_first(KeyHash key) { first_.push_back(key); }
+  void remove(KeyHash key) {
+    std::erase(first_, key);
+    for (auto& queue : queues_) std::erase(queue, key);
+  }
   /// The key whose turn it is.
   std::optional<KeyHash> take() {
     if (!first_.empty()) {

@@ -103,7 +103,7 @@ bool Scheduler::pick(LaneUnit& unit, SteadyTime now, Missing& missing) {
   if (broken_) return false;
   if (runs_alone_) return false;
   if (wants_quiet_) {
-    const bool still = wants_quiet_->phase == LaneState::Phase::open && wants_quiet_->lane.ready(now);
+    const bool still = wants_quiet_->may_start() && wants_quiet_->lane.ready(now);
     if (still && !all_idle_unlocked()) return false;
     const LanePtr lane = std::exchange(wants_quiet_, nullptr);
     if (still && pick_from(lane, unit, now, missing)) return true;
@@ -111,7 +111,7 @@ bool Scheduler::pick(LaneUnit& unit, SteadyTime now, Missing& missing) {
   // Topics whose permit has come are first: other lanes could keep all workers busy, until the permit is returned.
   for (std::size_t i = 0; i < lanes_.size() && !delivered_to_.empty(); ++i) {
     const LanePtr lane = lanes_[(turn_ + i) % lanes_.size()];
-    if (lane->topic.delivered.empty() || lane->phase != LaneState::Phase::open) continue;
+    if (lane->topic.delivered.empty() || !lane->may_start()) continue;
     const bool picked = pick_from(lane, unit, now, missing);
     if (wants_quiet_) return false;
     if (!picked) continue;
@@ -120,7 +120,7 @@ bool Scheduler::pick(LaneUnit& unit, SteadyTime now, Missing& missing) {
   }
   for (std::size_t i = 0; i < lanes_.size() && !wants_quiet_; ++i) {
     const LanePtr lane = lanes_[turn_++ % lanes_.size()];
-    if (lane->phase == LaneState::Phase::open && pick_from(lane, unit, now, missing)) return true;
+    if (lane->may_start() && pick_from(lane, unit, now, missing)) return true;
   }
   return false;
 }
@@ -227,7 +227,7 @@ SteadyTime Scheduler::next_event(SteadyTime now) const {
     if (event > now) until = std::min(until, event);
   };
   for (const auto& lane : lanes_) {
-    if (lane->phase != LaneState::Phase::open) continue;
+    if (!lane->may_start()) continue;
     if (lane->topic.needs_store() && !lane->topic.fails_open() && !breaker_.is_closed())
       consider(breaker_.next_probe());
     if (const auto due = lane->lane.next_due()) consider(*due);

@@ -3,9 +3,8 @@
 // polling thread feeds the scheduler and takes positions from it. With the lock held it calls no outside code, except
 // Limiter::try_acquire_fairly, which never waits.
 //
-// Permits: a worker that finds none requests one from the limiter, and waits. The limiter delivers the permit to the
-// topic, and the first free worker uses it. A permit that a free worker cannot use is returned at once, so that other
-// processes can have it. While all workers are busy, it waits a moment for the first that is free.
+// Permits: a worker that finds none requests one from the limiter, which delivers it to the topic. The first free worker
+// uses it. If it cannot, the permit is returned at once. While all workers are busy, it waits for one for a moment.
 
 #include <condition_variable>
 #include <cstdint>
@@ -54,8 +53,7 @@ class Scheduler {
   void close(std::span<const LanePtr> lanes);
   /// Ends the workers permanently.
   void stop();
-  /// Why the consumer must stop, once it must: a handler has ended the transaction of its batch. Nothing starts any
-  /// more.
+  /// Why the consumer must stop: a handler has ended the transaction of its batch. Nothing starts any more.
   [[nodiscard]] std::optional<std::string> broken() const;
 
   // --- workers
@@ -75,6 +73,8 @@ class Scheduler {
   void store_failed(const std::string& why);
   /// As far as known.
   [[nodiscard]] bool store_available() const;
+  /// What is paused from now on.
+  void set_pauses(Pauses pauses);
   /// When the store became available (true) or unavailable, since the last call. Tell observers without the lock.
   [[nodiscard]] std::vector<bool> take_store_changes();
   template <class F>
@@ -90,6 +90,7 @@ class Scheduler {
   void fence_unlocked(LaneState& lane, SteadyTime now, const std::string& why);
   /// Why the store cannot be used. Empty: it can.
   [[nodiscard]] const std::string& store_trouble_unlocked() const noexcept { return store_trouble_; }
+  [[nodiscard]] const Pauses& pauses_unlocked() const noexcept { return pauses_; }
   /// A claim succeeded: workers may run the lane.
   void admit(LaneState& lane, const OwnedPartition& place);
 
@@ -143,6 +144,7 @@ class Scheduler {
   StoreBreaker breaker_;
   std::string store_trouble_;  ///< empty: none
   std::vector<bool> store_changes_;
+  Pauses pauses_;
 };
 
 }  // namespace turnstile::detail

@@ -18,6 +18,7 @@ constexpr std::size_t kFirstTake = 16;
 void Scheduler::open(LanePtr lane) {
   const std::lock_guard lock(mutex_);
   lane->moved_at = steady_clock::now();
+  lane->look_at(pauses_);
   lanes_.push_back(std::move(lane));
 }
 
@@ -28,7 +29,7 @@ std::vector<LanePtr> Scheduler::lanes() const {
 
 std::size_t Scheduler::room(LaneState& lane) {
   const std::lock_guard lock(mutex_);
-  if (lane.phase != LaneState::Phase::open) return 0;
+  if (!lane.may_start()) return 0;  // its records stay in Kafka's client, which stops fetching when its queue is full
   if (!has_room(lane.lane)) {
     lane.wants_feed = true;
     return 0;
@@ -110,6 +111,17 @@ void Scheduler::admit(LaneState& lane, const OwnedPartition& place) {
   lane.moved_at = steady_clock::now();
   lane.stalled_for = {};
   wake_all();
+}
+
+void Scheduler::set_pauses(Pauses pauses) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (pauses.is_same(pauses_)) return;
+    pauses_ = std::move(pauses);
+    for (const auto& lane : lanes_) lane->look_at(pauses_);
+    wake_all();
+  }
+  room_again_();  // lanes that are no longer paused take the records that wait
 }
 
 }  // namespace turnstile::detail

@@ -18,6 +18,8 @@ constexpr milliseconds kKafkaWait{1'000};
 /// After a question to PostgreSQL it rests for this many times as long as the answer took, so that a table with
 /// millions of rows is counted less often.
 constexpr int kRestFactor = 50;
+/// Until the next question to a PostgreSQL that did not answer.
+constexpr milliseconds kAskAgain{2'000};
 
 }  // namespace
 
@@ -53,6 +55,10 @@ void StatusReporter::add_to(Status& status) const {
     if (end != ends_.end()) partition.end = end->second;
     if (!partition.behind && partition.lag() == 0) partition.behind = milliseconds(0);
   }
+  if (coordinator_is_silent_)
+    status.kafka_silent = std::chrono::duration_cast<milliseconds>(SteadyClock::now() - answered_at_);
+  // Handlers notice an outage only if there are messages.
+  if (store_is_silent_ && status.store_available) status.store_available = false;
   status.outbox = outbox_;
   status.claims = claims_;
 }
@@ -71,8 +77,9 @@ void StatusReporter::step() {
   if (asks_store) {
     ask_store();
     const auto took = steady_clock::now() - now;
-    ask_store_at_ =
-        steady_clock::now() + std::max<steady_clock::duration>(settings_.ask_store_every, kRestFactor * took);
+    ask_store_at_ = steady_clock::now() + (store_is_silent_ ? kAskAgain
+                                                            : std::max<steady_clock::duration>(
+                                                                  settings_.ask_store_every, kRestFactor * took));
   }
   if (settings_.observers.empty()) return;
   if (asks_kafka || asks_store) status = board_.look();
@@ -87,27 +94,46 @@ void StatusReporter::leave_kafka() {
 void StatusReporter::ask_kafka(const std::vector<TopicPartition>& partitions) {
   asked_ = partitions;
   std::vector<std::optional<Offset>> answers;
+  bool answered = true;
   {
     const std::lock_guard asking(asking_);
     if (!partitions.empty() && consumer_ != nullptr) answers = consumer_->ends(partitions, kKafkaWait);
+    const bool none = !answers.empty() && std::none_of(answers.begin(), answers.end(), [](auto end) { return end; });
+    answered = consumer_ == nullptr || (!none && coordinator_answers());
   }
   const std::lock_guard lock(mutex_);
+  coordinator_is_silent_ = !answered;
+  if (answered) answered_at_ = SteadyClock::now();
   ends_.clear();
   for (std::size_t i = 0; i < answers.size(); ++i) {
     if (answers[i]) ends_[partitions[i]] = *answers[i];
   }
 }
 
-/// Where PostgreSQL does not answer, the numbers are unknown. The scheduler learns of an outage from the handlers.
+bool StatusReporter::coordinator_answers() const {
+  if (settings_.asked_of_group.empty()) return true;
+  try {
+    consumer_->committed(settings_.asked_of_group, kKafkaWait);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+/// If PostgreSQL does not answer, the numbers are unknown.
 void StatusReporter::ask_store() {
   std::optional<ports::OutboxLag> outbox;
   std::optional<ports::ClaimCounts> claims;
+  bool silent = false;
   try {
     outbox = settings_.store->outbox()->lag();
     if (settings_.counts_claims) claims = settings_.store->claims()->count();
+  } catch (const StoreUnavailable&) {
+    silent = true;
   } catch (const Error&) {
   }
   const std::lock_guard lock(mutex_);
+  store_is_silent_ = silent;
   outbox_ = outbox;
   claims_ = claims;
 }

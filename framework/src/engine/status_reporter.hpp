@@ -24,10 +24,11 @@ class StatusReporter {
 
  public:
   struct Settings {
-    Observers observers{};                       ///< without any, it asks only if the board wants all
-    std::shared_ptr<ports::Store> store{};       ///< null: no topic uses it
-    bool counts_claims = false;                  ///< whether a topic has mode leased
-    std::chrono::milliseconds longest_round{0};  ///< of the polling thread, by the settings
+    Observers observers{};                         ///< without any, it asks only if the board wants all
+    std::shared_ptr<ports::Store> store{};         ///< null: no topic uses it
+    bool counts_claims = false;                    ///< whether a topic has mode leased
+    std::vector<TopicPartition> asked_of_group{};  ///< the group's coordinator is asked for their offsets
+    std::chrono::milliseconds longest_round{0};    ///< of the polling thread, by the settings
     std::chrono::milliseconds tell_every{1'000};
     std::chrono::milliseconds ask_kafka_every{5'000};
     std::chrono::milliseconds ask_store_every{10'000};
@@ -57,6 +58,7 @@ class StatusReporter {
  private:
   void step();
   void ask_kafka(const std::vector<TopicPartition>& partitions);
+  [[nodiscard]] bool coordinator_answers() const;
   void ask_store();
 
   const Settings settings_;
@@ -73,6 +75,9 @@ class StatusReporter {
 
   mutable std::mutex mutex_;  ///< protects the following members
   std::map<TopicPartition, Offset> ends_;
+  SteadyClock::time_point answered_at_ = SteadyClock::now();  ///< by the group's coordinator
+  bool coordinator_is_silent_ = false;
+  bool store_is_silent_ = false;
   std::optional<ports::OutboxLag> outbox_;
   std::optional<ports::ClaimCounts> claims_;
   PeriodicThread thread_;

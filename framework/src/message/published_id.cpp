@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "turnstile/error.hpp"
 #include "turnstile/ports/outbox.hpp"
 
 namespace turnstile::detail {
@@ -26,6 +27,16 @@ std::optional<MessageId> given_id(const OwnedMessage& message) {
 }  // namespace turnstile::detail
 
 namespace turnstile::ports {
+
+bool is_scheduled(const OwnedMessage& message, Timestamp now) {
+  if (!message.not_before) return false;
+  if (*message.not_before > kLatestDue) {
+    throw Error(Code::api_misused,
+                "publish(): not_before is after the year 9999, so the message was not published; it "
+                "counts milliseconds since 1970");
+  }
+  return *message.not_before > now;
+}
 
 void put_id(OwnedMessage& message, const MessageId& id) {
   if (detail::given_id(message)) return;

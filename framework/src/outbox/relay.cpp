@@ -1,5 +1,6 @@
 #include "outbox/relay.hpp"
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -14,6 +15,8 @@ namespace {
 constexpr int kKeepsPerLease = 3;
 /// The pause after a failure.
 constexpr std::chrono::milliseconds kPause{500};
+/// A due message may be in a shard that another relay is about to move.
+constexpr std::chrono::milliseconds kShortestPause{20};
 
 std::vector<ports::OutboxShard> all_shards() {
   std::vector<ports::OutboxShard> all(ports::kOutboxShards);
@@ -86,14 +89,17 @@ void Relay::step(Time now) {
     shards_ = outbox_->keep_shards(settings_.owner, settings_.lease);
     keep_again_ = now + settings_.lease / kKeepsPerLease;
   }
+  if (!shards_.empty()) next_due_ = outbox_->release_due(shards_, settings_.batch).next;
   found_some_ = !shards_.empty() && send_some() > 0;
   if (found_some_) found_at_ = now;
   else if (now - found_at_ > settings_.asleep_after) fall_asleep();
 }
 
-/// Wakes up if there is work: published here, or left by another process.
+/// Wakes up if there is work: published here, left by another process, or due now.
 bool Relay::wake_up(Time now, bool rung) {
-  if (!rung && outbox_->waiting(all_shards(), 1, 1).empty()) return false;
+  next_due_ = outbox_->release_due({}, 0).next;
+  const bool due = next_due_ && next_due_->count() <= 0;
+  if (!rung && !due && outbox_->waiting(all_shards(), 1, 1).empty()) return false;
   auto sender = open_sender_();
   const std::lock_guard lock(mutex_);
   if (stopping_) return false;
@@ -161,7 +167,8 @@ void Relay::put_aside(const ports::OutboxRecord& record, const std::string& why)
 
 void Relay::wait() {
   std::unique_lock lock(mutex_);
-  const auto pause = !well_ ? kPause : awake_ ? settings_.look_every : settings_.look_asleep_every;
+  auto pause = !well_ ? kPause : awake_ ? settings_.look_every : settings_.look_asleep_every;
+  if (well_ && next_due_) pause = std::clamp(*next_due_, kShortestPause, pause);
   if (!well_) wake_.wait_for(lock, pause, [this] { return finishing_ || stopping_; });
   else if (!found_some_) wake_.wait_for(lock, pause, [this] { return rung_ || finishing_ || stopping_; });
 }

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -67,6 +68,7 @@ class Relay {
   bool awake_ = false;
   bool well_ = true;
   bool found_some_ = false;
+  std::optional<std::chrono::milliseconds> next_due_{};  ///< when it looked last
   std::vector<ports::OutboxShard> shards_;
   Time keep_again_{}, found_at_{};
 

@@ -91,7 +91,8 @@ ports::LimiterState DomainMember::state_of(const std::string& name, std::int64_t
   if (entry == state_.limiters.end()) return {.limit = configured};
   ports::LimiterState state{.limit = static_cast<std::int64_t>(entry->second.shared())};
   if (const auto* holding = state_.holding(name, member_.id())) {
-    state.held = static_cast<std::int64_t>(holding->held());
+    // After its lease it holds none: others may have them.
+    if (member_.open_until() > now()) state.held = static_cast<std::int64_t>(holding->held());
     state.share = static_cast<std::int64_t>(holding->share);
   }
   return state;

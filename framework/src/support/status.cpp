@@ -6,7 +6,9 @@ namespace turnstile {
 
 std::optional<std::int64_t> PartitionStatus::lag() const noexcept {
   if (!position || !end) return std::nullopt;
-  return std::max<std::int64_t>(*end - *position, 0);
+  if (*end <= *position) return 0;
+  // Kafka's offsets begin at 0. A broker that answers with others must not make this overflow.
+  return *end - std::max<Offset>(*position, 0);
 }
 
 std::string_view to_text(PartitionStatus::State state) {

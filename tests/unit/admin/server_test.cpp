@@ -83,6 +83,14 @@ TEST_F(AdminServerTest, is_ready_while_it_does_its_work_and_says_what_fails) {
   EXPECT_EQ(get(*server, "/readyz").body, "the consumer is not a member of its group yet\n");
   set([](Status& s) {
     s.in_group = true;
+    s.kafka_silent = 9s;
+  });
+  EXPECT_EQ(get(*server, "/readyz").status, 200) << "a new coordinator of the group begins";
+  set([](Status& s) { s.kafka_silent = 46s; });
+  EXPECT_EQ(get(*server, "/readyz").body,
+            "Kafka has not answered for 46 s: the consumer may have lost its membership of the group\n");
+  set([](Status& s) {
+    s.kafka_silent.reset();
     s.store_available = false;
     s.token_log->available = false;
   });
@@ -97,7 +105,9 @@ TEST_F(AdminServerTest, is_ready_while_it_does_its_work_and_says_what_fails) {
 
 TEST_F(AdminServerTest, shows_the_state_and_the_settings_as_json) {
   set([](Status& s) {
-    s.partitions.push_back({.at = {"t\xff", 3}, .position = 10, .end = 17, .in_flight = 3, .running = 1});
+    s.partitions.push_back(
+        {.at = {"t\xff", 3}, .position = 10, .end = 17, .in_flight = 3, .running = 1, .paused = true});
+    s.pauses.push_back({.part = {"t", 3, "customer-17"}, .by = "anna", .why = "repairs"});
     s.running.push_back({{"t\xff", 3}, 11, "charge", 2'500ms});
     s.limiters.push_back({"psp", {.limit = 64, .in_use = 3}});
     s.health.problems.push_back(
@@ -110,6 +120,11 @@ TEST_F(AdminServerTest, shows_the_state_and_the_settings_as_json) {
   const auto& partition = json["partitions"][0];
   EXPECT_EQ(partition["topic"], "t\xef\xbf\xbd") << "bytes that are not UTF-8 are replaced";
   EXPECT_EQ(partition["lag"], 7);
+  EXPECT_EQ(partition["paused"], true);
+  EXPECT_EQ(json["pauses"][0]["partition"], 3);
+  EXPECT_EQ(json["pauses"][0]["of_key"], true);
+  EXPECT_EQ(json["pauses"][0]["until"], nullptr);
+  EXPECT_EQ(json.dump().find("customer-17"), std::string::npos) << "keys may be personal data";
   EXPECT_EQ(partition["lag_seconds"], nullptr);
   EXPECT_EQ(partition["running"][0]["offset"], 11);
   EXPECT_EQ(partition["running"][0]["seconds"], 2.5);

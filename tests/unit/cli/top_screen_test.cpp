@@ -298,6 +298,34 @@ TEST(TopModel, knows_processes_and_dead_letters_of_its_group) {
   EXPECT_EQ(psp.processes[0].name(), "b@h:7");
 }
 
+TEST(TopModel, shows_what_is_paused) {
+  Progress progress;
+  for (int second = 0; second <= 12; ++second) {
+    progress.add(
+        {.at = std::chrono::seconds(second),
+         .topics = {{.topic = "mails", .partitions = {{.committed = 1, .end = 3}}},
+                    {.topic = "orders", .partitions = {{.committed = 1, .end = 3}}},
+                    {.topic = "payments", .partitions = {{.committed = 1, .end = 3}, {.committed = 1, .end = 2}}}}});
+  }
+  DatabaseSample facts;
+  facts.pauses = {{.part = {"mails", {}, {}, "another group"}, .by = "host1", .why = ""},
+                  {.part = {"orders"}, .by = "anna", .why = ""},
+                  {.part = {"payments", 1}, .by = "ben", .why = ""},
+                  {.part = {"payments", {}, "key"}, .by = "ben", .why = ""}};
+  auto model = make_model(progress, 10s, "billing", std::nullopt, facts);
+  model.topics_known = true;
+  const auto text = joined(draw(model, {.columns = 80, .rows = 24}));
+  EXPECT_THAT(text, AllOf(ContainsRegex("orders \\(paused\\) +1"), ContainsRegex("payments \\(2 paused\\) +2"),
+                          ContainsRegex("mails +1"), HasSubstr("orders[0]    2 behind, paused by anna\n"),
+                          HasSubstr("payments[1]  1 behind, paused by ben\n"),
+                          HasSubstr("payments[0]  2 behind, no progress for 12s\n"),
+                          HasSubstr("mails[0]     2 behind, no progress for 12s\n")));
+  const auto json = to_json(model, "");
+  EXPECT_EQ(json["topics"][1]["paused"], true);
+  EXPECT_EQ(json["topics"][2]["paused_parts"], 2);
+  EXPECT_EQ(json["topics"][0]["paused"], false);
+}
+
 TEST(TopModel, json_has_all_of_it) {
   auto model = model_of({topic("payments", 5, 2.5)}, {{.limiter = "psp", .limit = 4, .processes = {{.held = 1}}}});
   model.stalls = {{.at = {"payments", 2}, .lag = 12, .committed = 8, .age = 14s}};

@@ -6,11 +6,16 @@ namespace turnstile::detail {
 namespace {
 
 TEST(SecretsTest, known_secrets_are_shown_as_stars) {
-  const std::map<std::string, std::string> kafka{
-      {"bootstrap.servers", "broker:9092"},   {"sasl.username", "app"},
-      {"sasl.password", "hunter2"},           {"ssl.key.password", "hunter2"},
-      {"ssl.keystore.password", "hunter2"},   {"ssl.key.pem", "hunter2"},
-      {"sasl.oauthbearer.config", "hunter2"}, {"sasl.oauthbearer.client.secret", "hunter2"}};
+  const std::map<std::string, std::string> kafka{{"bootstrap.servers", "broker:9092"},
+                                                 {"sasl.username", "app"},
+                                                 {"sasl.password", "hunter2"},
+                                                 {"ssl.key.password", "hunter2"},
+                                                 {"ssl.keystore.password", "hunter2"},
+                                                 {"ssl.key.pem", "hunter2"},
+                                                 {"sasl.oauthbearer.config", "hunter2"},
+                                                 {"sasl.oauthbearer.client.secret", "hunter2"},
+                                                 {"sasl.oauthbearer.assertion.private.key.pem", "hunter2"},
+                                                 {"sasl.oauthbearer.assertion.private.key.passphrase", "hunter2"}};
   const auto shown = redacted(kafka);
   ASSERT_EQ(shown.size(), kafka.size());
   EXPECT_EQ(shown.at("bootstrap.servers"), "broker:9092");

@@ -43,6 +43,8 @@ TEST(SettingsTable, each_default_can_be_printed_and_each_setting_is_explained) {
   can_be_printed("consumer", consumer_keys());
   can_be_printed("limits", limits_keys());
   can_be_printed("log", log_keys());
+  can_be_printed("admin", admin_keys());
+  can_be_printed("tracing", tracing_keys());
   can_be_printed("topics.NAME", topic_keys());
 }
 

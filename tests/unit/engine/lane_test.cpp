@@ -8,39 +8,10 @@
 #include <map>
 #include <set>
 
-#include "tests/support/owned_block.hpp"
+#include "tests/unit/engine/lane_fixture.hpp"
 
 namespace turnstile::detail {
 namespace {
-
-using std::chrono::milliseconds;
-
-const SteadyTime kNow{std::chrono::seconds(1000)};
-
-/// Messages at the offsets `from`, from+1, …. An empty text stands for no key.
-std::unique_ptr<ports::Block> block(Offset from, const std::vector<std::string>& keys) {
-  std::vector<OwnedMessage> owned;
-  for (const auto& key : keys) {
-    OwnedMessage message;
-    message.topic = "t";
-    message.offset = from++;
-    if (!key.empty()) message.key = key;
-    owned.push_back(std::move(message));
-  }
-  return std::make_unique<test::OwnedBlock>(std::move(owned));
-}
-
-std::vector<Offset> offsets(const std::vector<Work>& works) {
-  std::vector<Offset> all;
-  for (const auto& work : works) all.push_back(work.message->offset());
-  return all;
-}
-
-std::vector<Work> hand_out(Lane& lane, std::size_t most, SteadyTime now = kNow) {
-  std::vector<Work> works;
-  lane.hand_out(most, now, works);
-  return works;
-}
 
 TEST(LanePartition, hands_out_one_run_at_a_time) {
   Lane lane(Order::partition);

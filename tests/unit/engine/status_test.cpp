@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <limits>
 #include <mutex>
 #include <optional>
 
@@ -128,6 +129,7 @@ TEST_F(StatusTest, knows_no_end_while_kafka_does_not_answer) {
   run(Pipeline([](const Message&) {}));
   ASSERT_TRUE(eventually([&] { return watcher->last() && watcher->last()->partitions.size() == 1; })) << log_text();
   EXPECT_EQ(watcher->last()->partitions[0].lag(), std::nullopt);
+  EXPECT_TRUE(eventually([&] { return watcher->last()->kafka_silent.has_value(); }));
   EXPECT_EQ(watcher->last()->store_available, std::nullopt) << "no topic needs it";
 }
 
@@ -140,6 +142,9 @@ TEST(PartitionStatusTest, has_no_lag_below_zero) {
   EXPECT_EQ(status.lag(), 2);
   status.end = 5;
   EXPECT_EQ(status.lag(), 0) << "the end was asked for earlier";
+  status.position = std::numeric_limits<Offset>::min();
+  status.end = std::numeric_limits<Offset>::max();
+  EXPECT_EQ(status.lag(), std::numeric_limits<Offset>::max()) << "a broker that answers anything";
 }
 
 }  // namespace

@@ -30,14 +30,15 @@ Status full_status() {
   status.in_group = true;
   status.partitions.push_back(
       {.at = {"t", 0}, .position = 10, .end = 17, .behind = 1'500ms, .in_flight = 3, .running = 2});
-  status.partitions.push_back({.at = {"t", 1}, .state = PartitionStatus::State::fenced});
+  status.partitions.push_back({.at = {"t", 1}, .state = PartitionStatus::State::fenced, .paused = true});
   status.running.push_back({{"t", 0}, 11, "t", 2s});
   status.limiters.push_back({"psp", {.limit = 64, .in_use = 3, .held = 5, .share = 8, .waiting = 1}});
   status.token_log = ports::TokenLogState{.available = true, .lease_left = 8s, .unread = 2, .epochs = 4};
   status.store_available = true;
   status.ids.push_back({"t", 8 * 24h, Timestamp(1'700'000'000s)});
   status.ids.push_back({"u", {}, {}});
-  status.outbox = ports::OutboxLag{.waiting = 6, .oldest = 700ms, .refused = 1};
+  status.spans = SpanCounts{.exported = 900, .dropped = 7, .waiting = 12};
+  status.outbox = ports::OutboxLag{.waiting = 6, .oldest = 700ms, .refused = 1, .scheduled = 9};
   status.claims = ports::ClaimCounts{.running = 1, .in_doubt = 2, .failed = 3, .parked = 4};
   return status;
 }
@@ -106,7 +107,12 @@ TEST(PrometheusMetricsTest, show_the_last_state) {
                            "turnstile_partition_in_flight_messages{topic=\"t\",partition=\"0\"} 3\n",
                            "turnstile_partition_claimed{topic=\"t\",partition=\"1\"} 0\n",
                            "turnstile_partition_stalled{topic=\"t\",partition=\"1\"} 1\n",
+                           "turnstile_partition_paused{topic=\"t\",partition=\"0\"} 0\n",
+                           "turnstile_partition_paused{topic=\"t\",partition=\"1\"} 1\n",
                            "turnstile_handlers_running 1\n",
+                           "turnstile_spans_exported_total 900\n",
+                           "turnstile_spans_dropped_total 7\n",
+                           "turnstile_spans_waiting 12\n",
                            "turnstile_handler_longest_running_seconds 2\n",
                            "turnstile_limiter_limit_permits{limiter=\"psp\"} 64\n",
                            "turnstile_limiter_held_permits{limiter=\"psp\"} 5\n",
@@ -120,6 +126,7 @@ TEST(PrometheusMetricsTest, show_the_last_state) {
                            "turnstile_outbox_waiting_messages 6\n",
                            "turnstile_outbox_oldest_seconds 0.7",
                            "turnstile_outbox_refused_messages 1\n",
+                           "turnstile_outbox_scheduled_messages 9\n",
                            "turnstile_claims{state=\"in_doubt\"} 2\n",
                            "turnstile_claims{state=\"parked\"} 4\n"})
     EXPECT_THAT(text, HasSubstr(line));

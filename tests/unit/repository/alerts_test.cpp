@@ -22,9 +22,12 @@ std::set<std::string> all_of(const std::string& text, const std::regex& pattern)
   return found;
 }
 
-/// Those of the tables in docs/operations/monitoring.md, which a test compares with the metrics of the code.
+/// Those of the tables in docs/operations/monitoring.md, which a test compares with the metrics of the code, and those that
+/// turnstile audit writes.
 std::set<std::string> documented() {
-  auto names = all_of(test::read_file(kRoot / "docs/operations/monitoring.md"), std::regex("`(turnstile_[a-z_]+)[{`]"));
+  auto names = all_of(
+      test::read_file(kRoot / "docs/operations/monitoring.md") + test::read_file(kRoot / "docs/operations/audit.md"),
+      std::regex("`(turnstile_[a-z_]+)[{`]"));
   for (const std::string& name : std::set(names)) {
     if (!name.ends_with("_seconds") && !name.ends_with("_messages")) continue;
     for (const char* suffix : {"_bucket", "_sum", "_count"}) names.insert(name + suffix);

@@ -318,6 +318,8 @@ TEST(Readme, names_every_setting) {
     EXPECT_TRUE(names(std::string{key.name})) << "[limits] " << key.name;
   for (const auto& key : turnstile::detail::log_keys())
     EXPECT_TRUE(names(std::string{key.name})) << "[log] " << key.name;
+  for (const auto& key : turnstile::detail::tracing_keys())
+    EXPECT_TRUE(names(std::string{key.name})) << "[tracing] " << key.name;
   for (const auto& key : turnstile::detail::topic_keys()) {
     const std::string name{key.name};
     EXPECT_TRUE(names(name.substr(0, name.find('.')))) << "[topics.NAME] " << name;

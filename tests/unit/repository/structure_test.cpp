@@ -116,8 +116,10 @@ std::string broken_rule(const std::string& file, const std::string& header) {
     return "only adapters/kafka includes librdkafka; go through the port turnstile/ports/broker.hpp";
   if (begins_with_any(header, {"pqxx/", "libpq-fe.h", "libpq/", "postgresql/"}) && adapter != "postgres")
     return "only adapters/postgres includes libpqxx and libpq; go through the port turnstile/ports/inbox.hpp";
-  if (header == "httplib.h" && adapter != "http" && adapter != "admin")
-    return "only adapters/http and adapters/admin include cpp-httplib, which users of the rest need not have";
+  if (header == "httplib.h" && adapter != "http" && adapter != "admin" && adapter != "otlp")
+    return "only adapters/http, admin and otlp include cpp-httplib, which users of the rest need not have";
+  if (begins_with_any(header, {"otlp.pb.h", "opentelemetry/"}) && adapter != "otlp")
+    return "only adapters/otlp knows OpenTelemetry; report through turnstile/tracer.hpp";
   if (header.starts_with("prometheus/") && adapter != "prometheus")
     return "only adapters/prometheus includes prometheus-cpp; report through turnstile/observer.hpp";
 
@@ -231,6 +233,7 @@ TEST(Structure, a_rule_that_is_broken_is_noticed) {
   EXPECT_TRUE(breaks("cli/src/doctor.cpp", "libpq-fe.h"));
   EXPECT_TRUE(breaks("cli/src/doctor.cpp", "httplib.h"));
   EXPECT_TRUE(breaks("adapters/admin/src/server.cpp", "prometheus/counter.h"));
+  EXPECT_TRUE(breaks("adapters/admin/src/server.cpp", "otlp.pb.h"));
   EXPECT_TRUE(breaks("adapters/kafka/src/broker.cpp", "turnstile/postgres/store.hpp"));
   EXPECT_TRUE(breaks("adapters/http/src/tokens.cpp", "turnstile/postgres/guards.hpp"));
   EXPECT_TRUE(breaks("adapters/kafka/src/broker.cpp", "turnstile/testing/broker.hpp"));
@@ -362,9 +365,10 @@ TEST(Structure, each_migration_states_which_builds_can_run_with_it) {
     const int from = std::stoi(match[1]);
     EXPECT_GE(from, 11) << name;
     EXPECT_LE(from, number) << name;
-    const std::string row = from < number ? "INSERT INTO compatible_migration (number, name, builds_from) VALUES (" +
-                                                std::to_string(number) + ", "
-                                          : "INSERT INTO migration (number, name) VALUES (" + std::to_string(number) + ", ";
+    const std::string row =
+        from < number
+            ? "INSERT INTO compatible_migration (number, name, builds_from) VALUES (" + std::to_string(number) + ", "
+            : "INSERT INTO migration (number, name) VALUES (" + std::to_string(number) + ", ";
     EXPECT_NE(text.find(row), std::string::npos) << name << " must end with: " << row << "…";
   }
   EXPECT_GE(found, 1);

@@ -205,6 +205,25 @@ void look_at_outbox(Admin& admin, Findings& findings) {
   }
 }
 
+void look_at_pauses(const PostgresSettings& settings, Findings& findings) {
+  constexpr std::size_t kMost = 5;
+  const auto pauses = open_store(settings)->pauses()->active();
+  if (pauses.empty()) return findings.ok("pauses", "nothing is paused");
+  std::string which;
+  for (std::size_t i = 0; i < std::min(pauses.size(), kMost); ++i) {
+    const auto& [part, by, why, left, since, until] = pauses[i];
+    which += fmt::format("{}{}{}{} by {} since {}", i == 0 ? "" : "; ", part.key ? "a key of " : "", part.topic,
+                         part.partition ? fmt::format("[{}]", *part.partition) : "", by, text::utc(since));
+    if (until) which += fmt::format(" until {}", text::utc(*until));
+    if (!why.empty()) which += fmt::format(" ({})", why);
+  }
+  if (pauses.size() > kMost) which += "; …";
+  findings.warning(
+      "pauses", fmt::format("{}: {}", count(std::ssize(pauses), "pause"), which),
+      "no handler starts for their messages; turnstile topics list shows them all, and turnstile topics resume "
+      "ends them");
+}
+
 }  // namespace
 
 void look_at(const Config& config, Findings& findings) {
@@ -253,6 +272,7 @@ void look_at(const Config& config, Findings& findings) {
     look_at_claims(waiting, findings);
   });
   section("outbox", [&] { look_at_outbox(*admin, findings); });
+  section("pauses", [&] { look_at_pauses(settings, findings); });
 }
 
 }  // namespace turnstile::postgres

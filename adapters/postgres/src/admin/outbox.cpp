@@ -10,7 +10,10 @@ OutboxStats Admin::outbox() {
     const Rows rows = session_->run(
         "SELECT count(*) FILTER (WHERE shard >= 0), " + microseconds_of("min(written_at) FILTER (WHERE shard >= 0)") +
         ", count(*) FILTER (WHERE shard = -1), " + microseconds_of("clock_timestamp()") + " FROM outbox");
-    OutboxStats stats{.waiting = rows.get<std::int64_t>(0, 0),
+    const Rows scheduled = session_->run("SELECT count(*), " + microseconds_of("min(due_at)") + " FROM scheduled");
+    OutboxStats stats{.scheduled = scheduled.get<std::int64_t>(0, 0),
+                      .next_due = time_or_none(scheduled, 0, 1),
+                      .waiting = rows.get<std::int64_t>(0, 0),
                       .oldest = time_or_none(rows, 0, 1),
                       .refused = rows.get<std::int64_t>(0, 2),
                       .relays = {},
@@ -37,6 +40,30 @@ std::vector<RefusedRecord> Admin::refused(std::int64_t most) {
                    .written_at = time_at(rows, row, 5)});
   }
   return all;
+}
+
+std::vector<ScheduledRecord> Admin::scheduled(const std::optional<std::string>& topic, std::int64_t most) {
+  const Rows rows =
+      session_->ask("SELECT id, message_id, topic, record_key, coalesce(octet_length(record_payload), 0), " +
+                        microseconds_of("due_at") + ", " + microseconds_of("written_at") +
+                        " FROM scheduled WHERE $1::text IS NULL OR topic = $1 ORDER BY due_at, id LIMIT $2::bigint",
+                    {topic, std::to_string(most)});
+  std::vector<ScheduledRecord> all;
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    all.push_back({.number = rows.get<std::int64_t>(row, 0),
+                   .id = id_at(rows, row, 1),
+                   .topic = rows.get<std::string>(row, 2),
+                   .key = bytes_at(rows, row, 3),
+                   .bytes = rows.get<std::int64_t>(row, 4),
+                   .due_at = time_at(rows, row, 5),
+                   .written_at = time_at(rows, row, 6)});
+  }
+  return all;
+}
+
+std::int64_t Admin::cancel_scheduled(const MessageId& id) {
+  return static_cast<std::int64_t>(
+      session_->ask("DELETE FROM scheduled WHERE message_id = $1::uuid", {id.text()}).affected());
 }
 
 std::int64_t Admin::retry_refused(std::optional<std::int64_t> number) {

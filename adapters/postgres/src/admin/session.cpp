@@ -28,10 +28,10 @@ Rows copy_rows(const PGresult* result) {
 
 Admin::Session::Session(const PostgresSettings& settings) : settings_(settings) { check_settings(settings_); }
 
-void Admin::Session::begin(const Patience& patience) {
+void Admin::Session::begin(const Patience& patience, std::string_view statement) {
   if (!connection_) connection_ = std::make_unique<Connection>(settings_);
   try {
-    run("BEGIN ISOLATION LEVEL READ COMMITTED");
+    run(statement);
     // All with SET LOCAL: behind a pooler other clients use the same session (hazard: pooled-session).
     // DateStyle and TimeZone: replay_mark, a time as text, is the same text in each session.
     run("SELECT set_config('search_path', $1, true), set_config('statement_timeout', $2, true), "
@@ -42,6 +42,12 @@ void Admin::Session::begin(const Patience& patience) {
     connection_.reset();
     throw;
   }
+}
+
+void Admin::Session::open_snapshot(const Patience& patience) {
+  begin(patience, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
+  // The caller reads from other sources between its statements.
+  run("SELECT set_config('idle_in_transaction_session_timeout', '0', true)");
 }
 
 Rows Admin::Session::run(std::string_view sql, const Arguments& arguments) {

@@ -41,6 +41,10 @@ class Admin::Session {
     }
   }
 
+  /// Opens a read-only transaction whose statements all see the same moment. It ends with this object, or after an
+  /// error.
+  void open_snapshot(const Patience& patience);
+
   /// Runs a statement in the open transaction.
   Rows run(std::string_view sql, const Arguments& arguments = {});
   /// Runs a statement in a new transaction.
@@ -54,7 +58,7 @@ class Admin::Session {
   [[nodiscard]] std::string user() const { return connection_->user(); }
 
  private:
-  void begin(const Patience& patience);
+  void begin(const Patience& patience, std::string_view statement = "BEGIN ISOLATION LEVEL READ COMMITTED");
   Rows collect(bool writes);
   [[noreturn]] void refuse(const ServerError& error, bool writes, LockWatch& watch) const;
 

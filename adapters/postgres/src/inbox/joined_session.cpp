@@ -99,8 +99,14 @@ void JoinedSession::publish(const OwnedMessage& message, const MessageId& id) {
   const auto optional_bytes = [](const std::optional<std::string>& text) {
     return text ? bytes(*text) : Param(std::nullopt);
   };
-  exec(shared_->statements.publish_text, outbox_shard(message, id), id.text(), message.topic,
-       optional_bytes(message.key), optional_bytes(message.payload), names, values);
+  if (is_scheduled_now(message)) {
+    exec(shared_->statements.schedule_text, outbox_shard(message, id), id.text(), message.topic,
+         optional_bytes(message.key), optional_bytes(message.payload), names, values,
+         message.not_before->time_since_epoch().count());
+  } else {
+    exec(shared_->statements.publish_text, outbox_shard(message, id), id.text(), message.topic,
+         optional_bytes(message.key), optional_bytes(message.payload), names, values);
+  }
 }
 
 std::vector<bool> JoinedSession::settled(HandlerId handler, const std::optional<Fence>&,

@@ -82,6 +82,19 @@ class PostgresOutbox final : public ports::Outbox {
     return records;
   }
 
+  ports::OutboxDue release_due(std::span<const ports::OutboxShard> shards, std::size_t most) override {
+    const auto kept = call(*shared_, [&](Pipeline& pipeline) {
+      add_int8_array(pipeline.arguments(), shards.size(),
+                     [&](std::size_t i) { return std::optional<std::int64_t>(shards[i]); });
+      pipeline.arguments().add_int(static_cast<std::int64_t>(most));
+      pipeline.add(sql().release_due, kCaller, Pipeline::Keep::binary);
+    });
+    const PGresult* row = kept[0].get();
+    ports::OutboxDue due{.moved = static_cast<std::size_t>(int64_in(row, 0, 0))};
+    if (!PQgetisnull(row, 0, 1)) due.next = std::chrono::milliseconds(int64_in(row, 0, 1));
+    return due;
+  }
+
   void remove(std::span<const ports::OutboxRecord* const> records) override {
     call_in_transaction(*shared_, [&](Pipeline& pipeline) {
       // Records that a crash of the server restores are sent again, with the same id.
@@ -106,7 +119,8 @@ class PostgresOutbox final : public ports::Outbox {
     const auto kept =
         call(*shared_, [&](Pipeline& pipeline) { pipeline.add(sql().lag, kCaller, Pipeline::Keep::binary); });
     const PGresult* row = kept[0].get();
-    return {int64_in(row, 0, 0), std::chrono::milliseconds(int64_in(row, 0, 1)), int64_in(row, 0, 2)};
+    return {int64_in(row, 0, 0), std::chrono::milliseconds(int64_in(row, 0, 1)), int64_in(row, 0, 2),
+            int64_in(row, 0, 3)};
   }
 
  private:
@@ -130,6 +144,10 @@ ports::OutboxShard outbox_shard(const OwnedMessage& message, const MessageId& id
     throw Error(Code::api_misused, "publish(): \"" + printable(message.topic) +
                                        "\" is not a valid topic name, so the message was not published");
   return message.key ? shard_of(*message.key) : static_cast<ports::OutboxShard>(id.bytes.back() % ports::kOutboxShards);
+}
+
+bool is_scheduled_now(const OwnedMessage& message) {
+  return ports::is_scheduled(message, std::chrono::floor<std::chrono::milliseconds>(std::chrono::system_clock::now()));
 }
 
 std::shared_ptr<ports::Outbox> open_outbox(std::shared_ptr<Shared> shared) {

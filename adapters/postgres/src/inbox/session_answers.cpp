@@ -26,15 +26,19 @@ void Session::respond(const MessageId& id, std::string_view body) {
 void Session::publish(const OwnedMessage& message, const MessageId& id) {
   require_open("publish()");
   const auto& headers = message.headers;
+  const auto shard = outbox_shard(message, id);
+  const bool scheduled = is_scheduled_now(message);
   ArgumentBlock& to = loan_->pipeline.arguments();
-  to.add_int(outbox_shard(message, id));
+  to.add_int(shard);
   add_uuid(to, id);
   to.add(Param(message.topic));
   add_bytea(to, message.key);
   add_bytea(to, message.payload);
   add_bytea_array(to, headers.size(), [&](std::size_t i) { return std::optional<std::string_view>(headers[i].name); });
   add_bytea_array(to, headers.size(), [&](std::size_t i) { return std::optional<std::string_view>(headers[i].value); });
-  queue_own(shared_->statements.publish);
+  if (!scheduled) return queue_own(shared_->statements.publish);
+  to.add_int(message.not_before->time_since_epoch().count());
+  queue_own(shared_->statements.schedule);
 }
 
 std::vector<Result> Session::run_own(const std::function<void(Pipeline&)>& fill) {

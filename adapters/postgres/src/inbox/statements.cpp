@@ -158,6 +158,18 @@ VALUES ($1::smallint, $2::uuid, $3::text, $4::bytea, $5::bytea,
         ARRAY(SELECT pg_catalog.decode(h, 'hex') FROM unnest($6::text[]) WITH ORDINALITY AS t (h, n) ORDER BY n),
         ARRAY(SELECT CASE WHEN h <> '-' THEN pg_catalog.decode(h, 'hex') END FROM unnest($7::text[]) WITH ORDINALITY AS t (h, n) ORDER BY n)))";
 
+constexpr std::string_view kSchedule = R"(
+INSERT INTO @.scheduled (shard, message_id, topic, record_key, record_payload, header_names, header_values, due_at)
+VALUES ($1::smallint, $2::uuid, $3::text, $4::bytea, $5::bytea, $6::bytea[], $7::bytea[],
+        timestamptz 'epoch' + $8::bigint * interval '1 millisecond'))";
+
+constexpr std::string_view kScheduleText = R"(
+INSERT INTO @.scheduled (shard, message_id, topic, record_key, record_payload, header_names, header_values, due_at)
+VALUES ($1::smallint, $2::uuid, $3::text, $4::bytea, $5::bytea,
+        ARRAY(SELECT pg_catalog.decode(h, 'hex') FROM unnest($6::text[]) WITH ORDINALITY AS t (h, n) ORDER BY n),
+        ARRAY(SELECT CASE WHEN h <> '-' THEN pg_catalog.decode(h, 'hex') END FROM unnest($7::text[]) WITH ORDINALITY AS t (h, n) ORDER BY n),
+        timestamptz 'epoch' + $8::bigint * interval '1 millisecond'))";
+
 /// A row with NULL means that the fence is valid. Each other row is a message. Either this call claimed it (with its
 /// fence) or parked it just now, or another owner has it, as it was when the statement began. A message without a row
 /// was claimed by another owner in the meantime.
@@ -345,6 +357,23 @@ SELECT o.shard::bigint, o.id, o.message_id, o.topic, o.record_key, o.record_payl
              FROM @.outbox WHERE shard = s.shard::smallint ORDER BY id LIMIT $2::bigint) w) o
  WHERE o.before < $3::bigint)";
 
+/// It locks the rows in their order, and waits for a relay that has lost its shards and moves them now. Afterwards they
+/// are gone. The time is that of the statement, because an index cannot be compared with a clock that runs.
+constexpr std::string_view kReleaseDue = R"(
+WITH due AS MATERIALIZED (
+  SELECT * FROM @.scheduled WHERE shard = ANY ($1::bigint[]) AND due_at <= statement_timestamp()
+   ORDER BY due_at, id LIMIT $2::bigint FOR UPDATE
+), gone AS (
+  DELETE FROM @.scheduled s USING due WHERE s.id = due.id
+), moved AS (
+  INSERT INTO @.outbox (shard, message_id, topic, record_key, record_payload, header_names, header_values)
+  SELECT shard, message_id, topic, record_key, record_payload, header_names, header_values FROM due ORDER BY due_at, id
+  RETURNING 1
+)
+SELECT (SELECT count(*) FROM moved),
+       (SELECT greatest(ceil(extract(epoch FROM s.due_at - statement_timestamp()) * 1000), 0)::bigint
+          FROM @.scheduled s ORDER BY s.due_at LIMIT 1))";
+
 constexpr std::string_view kRemoveSent = R"(
 DELETE FROM @.outbox o USING unnest($1::bigint[], $2::bigint[]) AS d (shard, id)
  WHERE o.shard = d.shard::smallint AND o.id = d.id)";
@@ -352,7 +381,7 @@ DELETE FROM @.outbox o USING unnest($1::bigint[], $2::bigint[]) AS d (shard, id)
 constexpr std::string_view kLag = R"(
 SELECT count(*) FILTER (WHERE shard >= 0),
        coalesce(extract(epoch FROM clock_timestamp() - min(written_at) FILTER (WHERE shard >= 0)) * 1000, 0)::bigint,
-       count(*) FILTER (WHERE shard = -1) FROM @.outbox)";
+       count(*) FILTER (WHERE shard = -1), (SELECT count(*) FROM @.scheduled) FROM @.outbox)";
 
 /// Inserts only missing rows; otherwise each claim would use up numbers of the slots.
 constexpr std::string_view kAddFences = R"(
@@ -457,6 +486,28 @@ SELECT deleted, pg_catalog.ceil(wait_s * 1000)::bigint, pg_catalog.floor(extract
   FROM @.purge_by_clock($1::integer, timestamptz 'epoch' + $2::bigint * interval '1 microsecond',
                         timestamptz 'epoch' + $3::bigint * interval '1 microsecond'))";
 
+/// A pause of an operator that has ended by itself is left out. That of a circuit breaker stays until it is closed.
+constexpr std::string_view kActivePauses = R"(
+SELECT topic, partition::bigint, record_key, breaker_of, by_whom, why,
+       pg_catalog.floor(extract(epoch FROM began_at) * 1000)::bigint, pg_catalog.floor(extract(epoch FROM until) * 1000)::bigint,
+       greatest(0, pg_catalog.ceil(extract(epoch FROM until - clock_timestamp()) * 1000))::bigint
+  FROM @.pause WHERE until IS NULL OR breaker_of <> '' OR until > clock_timestamp()
+ ORDER BY topic COLLATE "C", partition NULLS FIRST, record_key NULLS FIRST, breaker_of COLLATE "C")";
+
+constexpr std::string_view kBeginPause = R"(
+INSERT INTO @.pause AS p (topic, partition, record_key, breaker_of, by_whom, why, until)
+VALUES ($1::text, $2::integer, $3::bytea, $4::text, $5::text, $6::text, clock_timestamp() + $7::bigint * interval '1 millisecond')
+ON CONFLICT (topic, coalesce(partition, -1), coalesce(pg_catalog.sha256(record_key), ''), breaker_of) DO UPDATE
+   SET by_whom = excluded.by_whom, why = excluded.why, until = excluded.until,
+       began_at = CASE WHEN p.until <= clock_timestamp() AND p.breaker_of = '' THEN excluded.began_at ELSE p.began_at END)";
+
+/// One row for the pause. 0: it had ended by itself.
+constexpr std::string_view kEndPause = R"(
+DELETE FROM @.pause
+ WHERE topic = $1::text AND partition IS NOT DISTINCT FROM $2::integer AND record_key IS NOT DISTINCT FROM $3::bytea
+   AND breaker_of = $4::text
+RETURNING (until IS NULL OR breaker_of <> '' OR until > clock_timestamp())::integer)";
+
 class InSchema {
  public:
   explicit InSchema(const std::string& schema) : prefix_(quote_identifier(schema) + ".") {}
@@ -519,6 +570,8 @@ Statements::Statements(const std::string& schema) {
   responses = in("SELECT id, body FROM @.response WHERE handler = $1::smallint AND id = ANY ($2::uuid[])");
   publish = in(kPublish);
   publish_text = in(kPublishText);
+  schedule = in(kSchedule);
+  schedule_text = in(kScheduleText);
   take_claims = in(kOwner) + in(kFenced) + in(kTakeClaims);
   take_free_claims = in(kOwner) + in(kFree) + in(kTakeClaims);
   drop_done_claims = in(kDropDoneClaims);
@@ -534,6 +587,10 @@ Statements::Statements(const std::string& schema) {
   end_trial = in(kEndTrial);
   clear_trials = in(kClearTrials);
   release = in(kRelease);
+  active_pauses = in(kActivePauses);
+  begin_pause = in(kBeginPause);
+  drop_ended_pauses = in("DELETE FROM @.pause WHERE breaker_of = '' AND until < clock_timestamp()");
+  end_pause = in(kEndPause);
   open_producer = in(kOpenProducer);
   producer_heartbeat = in(kProducerHeartbeat);
   producer_secrets = in("SELECT id, secret FROM @.producer WHERE id = ANY ($1::uuid[])");
@@ -542,6 +599,7 @@ Statements::Statements(const std::string& schema) {
   keep_shards = in(kKeepShards);
   leave_shards = in("UPDATE @.outbox_relay SET owner = NULL WHERE owner = $1::text");
   waiting = in(kWaiting);
+  release_due = in(kReleaseDue);
   remove_sent = in(kRemoveSent);
   refuse = in("UPDATE @.outbox SET shard = -1, refused = $3::text WHERE shard = $1::smallint AND id = $2::bigint");
   lag = in(kLag);

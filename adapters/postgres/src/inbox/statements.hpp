@@ -32,6 +32,8 @@ struct Statements {
   std::string responses;
   std::string publish;
   std::string publish_text;
+  std::string schedule;
+  std::string schedule_text;
 
   // Claims.
   std::string take_claims;
@@ -52,6 +54,12 @@ struct Statements {
   std::string clear_trials;
   std::string release;
 
+  // Pauses.
+  std::string active_pauses;
+  std::string begin_pause;
+  std::string drop_ended_pauses;
+  std::string end_pause;
+
   // Producers.
   std::string open_producer;
   std::string producer_heartbeat;
@@ -63,6 +71,7 @@ struct Statements {
   std::string keep_shards;
   std::string leave_shards;
   std::string waiting;
+  std::string release_due;
   std::string remove_sent;
   std::string refuse;
   std::string lag;

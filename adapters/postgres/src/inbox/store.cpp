@@ -6,6 +6,7 @@
 #include "inbox/joined_session.hpp"
 #include "inbox/outbox.hpp"
 #include "inbox/partitions.hpp"
+#include "inbox/pauses.hpp"
 #include "inbox/producers.hpp"
 #include "inbox/retention_calls.hpp"
 #include "inbox/session.hpp"
@@ -38,6 +39,7 @@ class PostgresStore final : public ports::Store {
   std::shared_ptr<ports::Producers> producers() override { return open_producers(shared_); }
   std::shared_ptr<ports::Outbox> outbox() override { return open_outbox(shared_); }
   std::shared_ptr<ports::Trials> trials() override { return open_trials(shared_); }
+  std::shared_ptr<ports::Pauses> pauses() override { return open_pauses(shared_); }
   ports::Partitions& partitions() noexcept override { return *partitions_; }
   ports::DeadLetterStore& dead_letters() noexcept override { return *dead_letters_; }
   ports::Retention& retention() noexcept override { return *retention_; }

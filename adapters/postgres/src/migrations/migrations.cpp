@@ -90,10 +90,10 @@ const char* ledger_of(const Migration& migration) {
 
 bool has_table(Connection& connection, const PostgresSettings& settings, const std::string& quoted_schema,
                const std::string& table) {
-  const auto found = must(connection, settings,
-                          "SELECT 1 FROM pg_catalog.pg_tables WHERE tablename = '" + table +
-                              "' AND schemaname = " + quoted_schema,
-                          Wanted::rows);
+  const auto found =
+      must(connection, settings,
+           "SELECT 1 FROM pg_catalog.pg_tables WHERE tablename = '" + table + "' AND schemaname = " + quoted_schema,
+           Wanted::rows);
   return PQntuples(found.get()) > 0;
 }
 
@@ -101,11 +101,11 @@ bool has_table(Connection& connection, const PostgresSettings& settings, const s
 bool read_rows(Connection& connection, const PostgresSettings& settings, const std::string& table,
                const std::string& builds_from, Wanted wanted, std::vector<LedgerRow>& rows) {
   // In one message they are one transaction, also behind a pooler.
-  const Answer answer = query(connection, settings,
-                              lock_timeout(settings) + "; SELECT number, name, checksum, applied_at, applied_by, " +
-                                  builds_from + " FROM " + quote_identifier(settings.schema) + "." + table +
-                                  " ORDER BY number",
-                              wanted);
+  const Answer answer =
+      query(connection, settings,
+            lock_timeout(settings) + "; SELECT number, name, checksum, applied_at, applied_by, " + builds_from +
+                " FROM " + quote_identifier(settings.schema) + "." + table + " ORDER BY number",
+            wanted);
   const Result& result = answer.result;
   if (!ok(result)) {
     const ServerError error = server_error(result.get());
@@ -373,9 +373,9 @@ std::vector<Migration> migrate_down(const PostgresSettings& settings, const std:
       run_file(connection, settings, down_file, migration.down);
       // The down file of the migration that creates the ledger deletes it.
       if (has_table(connection, settings, quoted_schema, ledger_of(migration))) {
-        must(connection, settings,
-             std::string("DELETE FROM ") + ledger_of(migration) +
-                 " WHERE number = " + std::to_string(migration.number));
+        must(
+            connection, settings,
+            std::string("DELETE FROM ") + ledger_of(migration) + " WHERE number = " + std::to_string(migration.number));
       }
       done.push_back(migration);
     }

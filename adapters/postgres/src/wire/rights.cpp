@@ -29,6 +29,7 @@ constexpr Rights kTables[] = {
     {"SELECT, INSERT, UPDATE (waiting, since, expires_at), DELETE", "permit_wait"},
     {"SELECT, INSERT, UPDATE (body, replied_at)", "response"},
     {"SELECT, INSERT, UPDATE (shard, refused), DELETE", "outbox"},
+    {"SELECT, INSERT, UPDATE (due_at), DELETE", "scheduled"},
     {"SELECT, UPDATE (owner, fence, expires_at)", "outbox_relay"},
     {"SELECT, INSERT, UPDATE (redeemed_at), DELETE", "one_time_token"},
     {"SELECT, INSERT, UPDATE (state, owner, fence, expires_at, slot, record_offset, fingerprint, error, claimed_at, unbegun_by, unbegun_in), DELETE",
@@ -38,6 +39,7 @@ constexpr Rights kTables[] = {
     {"SELECT, INSERT, DELETE", "producer_response"},
     {"SELECT, INSERT, UPDATE (offsets, alone, epoch, incarnation), DELETE", "trial"},
     {"SELECT, INSERT, UPDATE (incarnation, deaths, epoch, died_at), DELETE", "suspect"},
+    {"SELECT, INSERT, UPDATE (by_whom, why, began_at, until), DELETE", "pause"},
     {"SELECT", "kept"},
     {"SELECT", "sweep"},
 };

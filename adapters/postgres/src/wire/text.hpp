@@ -6,12 +6,12 @@
 #include <string>
 #include <string_view>
 
+#include "turnstile/text.hpp"
 #include "turnstile/transaction.hpp"
 
 namespace turnstile::postgres {
 
-/// The text with every byte that is not part of well-formed UTF-8, and every NUL, replaced by '?'.
-std::string printable(std::string_view text);
+using text::printable;
 
 /// Two digits for each byte.
 std::string hex(std::string_view bytes);

@@ -43,7 +43,21 @@ struct OutboxLag {
   std::int64_t waiting = 0;            ///< records to be sent
   std::chrono::milliseconds oldest{};  ///< how long the oldest of them has waited; 0 if there are none
   std::int64_t refused = 0;            ///< refused by the broker: `turnstile outbox list`
+  std::int64_t scheduled = 0;          ///< not due yet: `turnstile outbox scheduled`
 };
+
+/// What release_due() did.
+struct OutboxDue {
+  std::size_t moved = 0;  ///< messages that wait in the outbox now
+  /// Until the first scheduled message of any shard is due; 0: one is due now. Absent: there is none.
+  std::optional<std::chrono::milliseconds> next{};
+};
+
+/// The latest time for which a message can be scheduled: the end of the year 9999.
+inline constexpr Timestamp kLatestDue{std::chrono::milliseconds{253'402'300'799'999}};
+/// Whether a published message must be scheduled. `now` is a clock of the caller. Throws Error for a time after
+/// kLatestDue.
+bool is_scheduled(const OwnedMessage& message, Timestamp now);
 
 /// The outbox. Thread-safe. Every call may throw StoreUnavailable, and StoreBusy (repeat it).
 class Outbox {
@@ -60,6 +74,10 @@ class Outbox {
   /// each shard.
   virtual std::vector<OutboxRecord> waiting(std::span<const OutboxShard> shards, std::size_t most,
                                             std::size_t bytes = kOutboxBytes) = 0;
+  /// Moves up to `most` scheduled messages of these shards that are due to the messages that wait, behind them, in the
+  /// order of their times. Without shards it only looks. Only the owner of the shards calls it: two that moved messages
+  /// of one key at once could change their order.
+  virtual OutboxDue release_due(std::span<const OutboxShard> shards, std::size_t most) = 0;
   /// Removes records that were sent. Records that were removed already are ignored.
   virtual void remove(std::span<const OutboxRecord* const> records) = 0;
   /// Marks a record that the broker will never accept. The records behind it continue.

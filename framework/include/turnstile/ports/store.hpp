@@ -12,6 +12,7 @@
 #include "turnstile/ports/inbox.hpp"
 #include "turnstile/ports/outbox.hpp"
 #include "turnstile/ports/partitions.hpp"
+#include "turnstile/ports/pauses.hpp"
 #include "turnstile/ports/producers.hpp"
 #include "turnstile/ports/retention.hpp"
 #include "turnstile/ports/trials.hpp"
@@ -43,6 +44,8 @@ class Store {
   virtual std::shared_ptr<Outbox> outbox() = 0;
   /// The record of the messages that ran when a process died. The object lives as long as a reference to it.
   virtual std::shared_ptr<Trials> trials() = 0;
+  /// Which topics, partitions and keys are paused. The object lives as long as a reference to it.
+  virtual std::shared_ptr<Pauses> pauses() = 0;
   /// The partitions that consumers own. It lives as long as the store.
   virtual Partitions& partitions() noexcept = 0;
   /// The table of dead letters. It lives as long as the store.

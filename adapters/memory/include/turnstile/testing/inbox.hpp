@@ -113,6 +113,8 @@ class MemoryInbox final : public ports::Store,
   std::shared_ptr<ports::Producers> producers() override;
   std::shared_ptr<ports::Outbox> outbox() override;
   std::shared_ptr<ports::Trials> trials() override;
+  /// Pauses run by the system's clock.
+  std::shared_ptr<ports::Pauses> pauses() override;
   ports::Partitions& partitions() noexcept override { return *this; }
   ports::DeadLetterStore& dead_letters() noexcept override { return *this; }
   ports::Retention& retention() noexcept override { return *this; }

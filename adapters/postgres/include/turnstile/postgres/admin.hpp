@@ -126,13 +126,26 @@ struct RefusedRecord {
   DatabaseTime written_at;         ///< when the handler published it
 };
 
+/// A published message that is not due yet.
+struct ScheduledRecord {
+  std::int64_t number = 0;         ///< its number in the table
+  MessageId id;                    ///< sent as header message-id
+  std::string topic;               ///< the topic to send it to
+  std::optional<std::string> key;  ///< of the record
+  std::int64_t bytes = 0;          ///< of the payload
+  DatabaseTime due_at;             ///< it is sent then, or later
+  DatabaseTime written_at;         ///< when the handler published it
+};
+
 /// The contents of the outbox.
 struct OutboxStats {
-  std::int64_t waiting = 0;            ///< records to be sent
-  std::optional<DatabaseTime> oldest;  ///< of the waiting records
-  std::int64_t refused = 0;            ///< records that the broker refuses
-  std::vector<std::string> relays;     ///< processes that own shards now
-  DatabaseTime now;                    ///< of the server
+  std::int64_t scheduled = 0;              ///< records that are not due yet
+  std::optional<DatabaseTime> next_due{};  ///< of these, when the first is due
+  std::int64_t waiting = 0;                ///< records to be sent
+  std::optional<DatabaseTime> oldest;      ///< of the waiting records
+  std::int64_t refused = 0;                ///< records that the broker refuses
+  std::vector<std::string> relays;         ///< processes that own shards now
+  DatabaseTime now;                        ///< of the server
 };
 
 /// What waits for an operator's decision, or for another attempt.
@@ -275,6 +288,10 @@ class Admin {
   OutboxStats outbox();
   /// Refused messages in the order of their numbers, at most `most`.
   std::vector<RefusedRecord> refused(std::int64_t most);
+  /// Scheduled messages, in the order of their times.
+  std::vector<ScheduledRecord> scheduled(const std::optional<std::string>& topic, std::int64_t most);
+  /// Deletes the scheduled messages with this id: they are never sent. Returns how many there were.
+  std::int64_t cancel_scheduled(const MessageId& id);
   /// Moves a refused message, or all, back into the outbox, behind the waiting messages. Returns how many.
   std::int64_t retry_refused(std::optional<std::int64_t> number);
   /// Deletes a refused message. False if there is none with this number.
@@ -284,6 +301,7 @@ class Admin {
   ServerReport server();
 
  private:
+  friend class AuditSnapshot;
   class Session;
   std::unique_ptr<Session> session_;
 };

@@ -1,0 +1,187 @@
+#include "turnstile/postgres/audit.hpp"
+
+#include <algorithm>
+
+#include "admin/session.hpp"
+#include "turnstile/error.hpp"
+
+namespace turnstile::postgres {
+
+namespace {
+
+/// A pass over a large inbox takes minutes.
+constexpr Patience kReading{3'600'000};
+constexpr int kRowsAtOnce = 20'000;
+
+/// "{id,id}"
+std::string array_of(std::span<const MessageId> ids) {
+  std::string text = "{";
+  text.reserve(2 + ids.size() * 37);
+  for (const MessageId& id : ids) {
+    if (text.size() > 1) text += ',';
+    text += id.text();
+  }
+  return text + "}";
+}
+
+std::size_t asked_at(const Rows& rows, std::size_t row) { return rows.get<std::size_t>(row, 0) - 1; }
+
+}  // namespace
+
+struct AuditSnapshot::Impl {
+  explicit Impl(const PostgresSettings& settings) : session(settings) { session.open_snapshot(kReading); }
+
+  Admin::Session session;
+  std::string handler;  ///< its number
+  std::vector<AuditedPartition> partitions;
+  std::optional<DatabaseTime> all_since;
+  DatabaseTime taken_at;
+};
+
+AuditSnapshot::AuditSnapshot(const PostgresSettings& settings, std::string group, std::string topic,
+                             std::string handler)
+    : impl_(std::make_unique<Impl>(settings)) {
+  const Rows of = impl_->session.run("SELECT h.id, " + microseconds_of("z.forgotten_before") + ", " +
+                                         microseconds_of("clock_timestamp()") +
+                                         " FROM handler h LEFT JOIN horizon z ON z.handler = h.id WHERE h.name = $1",
+                                     {handler});
+  if (of.empty()) {
+    throw Error(Code::not_found, "no handler " + handler + " has stored ids in schema " + impl_->session.schema() +
+                                     "; [topics." + topic + "] handler names it; see: turnstile inbox stats");
+  }
+  impl_->handler = of.get<std::string>(0, 0);
+  impl_->all_since = time_or_none(of, 0, 1);
+  impl_->taken_at = time_at(of, 0, 2);
+  const Rows rows = impl_->session.run(
+      "SELECT f.partition, f.slot, f.incarnation, w.watermark, p.next_offset "
+      "FROM fence f LEFT JOIN watermark w ON w.slot = f.slot "
+      "LEFT JOIN progress p ON p.slot = f.slot AND p.handler = $3::smallint AND p.incarnation = f.incarnation "
+      "WHERE f.consumer_group = $1 AND f.topic = $2 ORDER BY f.partition",
+      {group, topic, impl_->handler});
+  if (rows.empty()) {
+    throw Error(Code::not_found, "group " + group + " has claimed no partition of topic " + topic + " in schema " +
+                                     impl_->session.schema() +
+                                     "; name its group with --group; see: turnstile inbox stats");
+  }
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    AuditedPartition& partition = impl_->partitions.emplace_back();
+    partition.partition = rows.get<std::int32_t>(row, 0);
+    partition.slot = rows.get<std::int32_t>(row, 1);
+    partition.incarnation = rows.get<std::int32_t>(row, 2);
+    if (rows.at(row, 3)) partition.watermark = rows.get<Offset>(row, 3);
+    if (rows.at(row, 4)) partition.next_offset = rows.get<Offset>(row, 4);
+  }
+}
+
+AuditSnapshot::~AuditSnapshot() = default;
+
+std::vector<AuditedLimiter> AuditSnapshot::limiters_of(const PostgresSettings& settings) {
+  const Rows rows = Admin::Session(settings).ask(
+      "SELECT l.name, coalesce(l.ordered, l.configured), "
+      "       count(p.slot) FILTER (WHERE p.holder IS NOT NULL AND p.expires_at > clock_timestamp()) "
+      "FROM limiter l LEFT JOIN permit p ON p.limiter = l.id GROUP BY l.id ORDER BY l.name");
+  std::vector<AuditedLimiter> limiters;
+  for (std::size_t row = 0; row < rows.size(); ++row)
+    limiters.push_back({rows.get<std::string>(row, 0), rows.get<std::int64_t>(row, 1), rows.get<std::int64_t>(row, 2)});
+  return limiters;
+}
+
+std::vector<AuditedLimiter> audited_limiters(const PostgresSettings& settings) {
+  return AuditSnapshot::limiters_of(settings);
+}
+
+const std::vector<AuditedPartition>& AuditSnapshot::partitions() const noexcept { return impl_->partitions; }
+
+std::optional<DatabaseTime> AuditSnapshot::all_since() const noexcept { return impl_->all_since; }
+
+DatabaseTime AuditSnapshot::taken_at() const noexcept { return impl_->taken_at; }
+
+std::vector<AuditedEffect> AuditSnapshot::effects(std::span<const MessageId> ids) {
+  const Rows rows = impl_->session.run("SELECT a.n, i.slot, i.record_offset, " + microseconds_of("i.seen_at") +
+                                           ", f.topic || '[' || f.partition || '] (group ' || f.consumer_group || ')' "
+                                           "FROM unnest($1::uuid[]) WITH ORDINALITY a (id, n) "
+                                           "JOIN inbox i ON i.handler = $2::smallint AND i.id = a.id "
+                                           "LEFT JOIN fence f ON f.slot = i.slot AND i.slot <> ALL ($3::integer[])",
+                                       {array_of(ids), impl_->handler, own_slots()});
+  std::vector<AuditedEffect> effects(rows.size());
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    AuditedEffect& effect = effects[row];
+    effect.asked = asked_at(rows, row);
+    effect.slot = rows.get<std::int32_t>(row, 1);
+    effect.offset = rows.get<Offset>(row, 2);
+    effect.seen_at = time_at(rows, row, 3);
+    if (const auto place = rows.at(row, 4)) effect.place = std::string(*place);
+  }
+  return effects;
+}
+
+std::string AuditSnapshot::own_slots() const {
+  std::string text = "{";
+  for (const auto& partition : impl_->partitions) text += (text.size() > 1 ? "," : "") + std::to_string(partition.slot);
+  return text + "}";
+}
+
+std::vector<AuditedClaim> AuditSnapshot::claims(std::span<const MessageId> ids) {
+  const Rows rows = impl_->session.run(
+      "SELECT a.n, CASE WHEN c.state = 'claimed' AND c.expires_at < clock_timestamp() AND NOT " + not_begun +
+          " THEN 'unknown' ELSE c.state END "
+          "FROM unnest($1::uuid[]) WITH ORDINALITY a (id, n) "
+          "JOIN claim c ON c.id = a.id AND c.handler = $2::smallint",
+      {array_of(ids), impl_->handler});
+  std::vector<AuditedClaim> claims;
+  for (std::size_t row = 0; row < rows.size(); ++row)
+    claims.push_back({asked_at(rows, row), rows.get<std::string>(row, 1)});
+  return claims;
+}
+
+bool AuditSnapshot::has_claims() {
+  return !impl_->session.run("SELECT 1 FROM claim WHERE handler = $1::smallint LIMIT 1", {impl_->handler}).empty();
+}
+
+std::vector<AuditedDead> AuditSnapshot::dead(const AuditedPartition& of, Offset begin, Offset end) {
+  const Rows rows = impl_->session.run(
+      "SELECT d.id, d.record_offset, d.reason, d.dead_topic IS NULL, " +
+          microseconds_of("CASE WHEN d.replayed_at < timestamptz '200000-01-01 00:00:00+00' THEN d.replayed_at END") +
+          " FROM dead d WHERE d.handler = $1::smallint AND d.slot = $2::integer AND d.incarnation = $3::integer "
+          "AND d.record_offset >= $4::bigint AND d.record_offset < $5::bigint ORDER BY d.record_offset",
+      {impl_->handler, std::to_string(of.slot), std::to_string(of.incarnation), std::to_string(begin),
+       std::to_string(end)});
+  std::vector<AuditedDead> dead;
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    dead.push_back({rows.get<std::int64_t>(row, 0), rows.get<Offset>(row, 1), rows.get<std::string>(row, 2),
+                    rows.get<bool>(row, 3), time_or_none(rows, row, 4)});
+  }
+  return dead;
+}
+
+void AuditSnapshot::each_effect(
+    std::span<const SlotRange> ranges,
+    const std::function<void(std::int32_t slot, Offset offset, const std::string& id)>& on_row) {
+  std::string slots = "{", begins = "{", ends = "{";
+  for (const SlotRange& range : ranges) {
+    const char* comma = slots.size() > 1 ? "," : "";
+    slots += comma + std::to_string(range.slot);
+    begins += comma + std::to_string(range.begin);
+    ends += comma + std::to_string(range.end);
+  }
+  impl_->session.run(
+      "DECLARE effects NO SCROLL CURSOR FOR SELECT i.slot, i.record_offset, i.id FROM inbox i "
+      "JOIN unnest($2::integer[], $3::bigint[], $4::bigint[]) r (slot, first, past) ON r.slot = i.slot "
+      "WHERE i.handler = $1::smallint AND i.record_offset >= r.first AND i.record_offset < r.past",
+      {impl_->handler, slots + "}", begins + "}", ends + "}"});
+  for (;;) {
+    const Rows rows = impl_->session.run("FETCH " + std::to_string(kRowsAtOnce) + " FROM effects");
+    for (std::size_t row = 0; row < rows.size(); ++row)
+      on_row(rows.get<std::int32_t>(row, 0), rows.get<Offset>(row, 1), rows.get<std::string>(row, 2));
+    if (rows.size() < kRowsAtOnce) break;
+  }
+  impl_->session.run("CLOSE effects");
+}
+
+AuditedOutbox AuditSnapshot::outbox() {
+  const Rows rows =
+      impl_->session.run("SELECT count(*) FILTER (WHERE shard >= 0), count(*) FILTER (WHERE shard = -1) FROM outbox");
+  return {rows.get<std::int64_t>(0, 0), rows.get<std::int64_t>(0, 1)};
+}
+
+}  // namespace turnstile::postgres

@@ -1,0 +1,62 @@
+#include "fate.hpp"
+
+#include <fmt/format.h>
+
+namespace turnstile::cli::audit {
+
+namespace {
+
+/// Whether all records up to this one are settled. Modes by_offset and numbered have their own progress, which the
+/// transaction of the effect moves.
+bool is_settled(Offset offset, const Place& place) {
+  if (!place.partition) return false;
+  const bool counts = place.mode == Mode::by_offset || place.mode == Mode::numbered;
+  const auto& until = counts ? place.partition->next_offset : place.partition->watermark;
+  return until && offset < *until;
+}
+
+bool is_forgotten(const Facts& facts, const Place& place) {
+  if (!place.all_since) return false;
+  return facts.time == Timestamp{} || postgres::DatabaseTime(facts.time) < *place.all_since;
+}
+
+Judgement of_ids(const Facts& facts, const Place& place) {
+  if (facts.effect != nullptr) return {Fate::duplicate};
+  if (facts.claim != nullptr) return {facts.claim->state == "parked" ? Fate::parked : Fate::pending};
+  if (!is_settled(facts.offset, place)) return {Fate::pending};
+  if (const auto* missing = std::get_if<RecordIds::Missing>(facts.id))
+    return {Fate::unaccounted, "it has no id (" + missing->why + ") and is no dead letter"};
+  if (is_forgotten(facts, place)) return {Fate::cannot_tell};
+  return {Fate::unaccounted, fmt::format("id {} did not take effect, and is neither a dead letter nor claimed",
+                                         std::get<MessageId>(*facts.id).text())};
+}
+
+}  // namespace
+
+std::string_view to_text(Fate fate) {
+  constexpr std::array<std::string_view, kFates> kTexts{"took effect", "duplicate",           "dead letter",
+                                                        "parked",      "for another handler", "pending",
+                                                        "cannot tell", "two fates",           "unaccounted"};
+  return kTexts.at(static_cast<std::size_t>(fate));
+}
+
+bool is_violation(Fate fate) { return fate == Fate::two_fates || fate == Fate::unaccounted; }
+
+bool is_of(const postgres::AuditedEffect& effect, const Facts& facts, const Place& place) {
+  return place.partition && effect.slot == place.partition->slot && effect.offset == facts.offset;
+}
+
+Judgement judge(const Facts& facts, const Place& place) {
+  const bool own = facts.effect != nullptr && is_of(*facts.effect, facts, place);
+  if (facts.dead != nullptr && own && !facts.dead->replayed_at)
+    return {Fate::two_fates,
+            fmt::format("it took effect, and is also dead letter {}, which was not replayed", facts.dead->number)};
+  if (own) return {Fate::took_effect};
+  if (facts.dead != nullptr) return {facts.dead->parked ? Fate::parked : Fate::dead_letter};
+  if (std::holds_alternative<RecordIds::ForAnother>(*facts.id)) return {Fate::for_another};
+  if (place.mode == Mode::by_offset || place.mode == Mode::numbered)
+    return {is_settled(facts.offset, place) ? Fate::took_effect : Fate::pending};
+  return of_ids(facts, place);
+}
+
+}  // namespace turnstile::cli::audit

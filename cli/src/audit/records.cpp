@@ -1,0 +1,208 @@
+#include "audit/records.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "command.hpp"
+#include "settings.hpp"
+#include "turnstile/record_ids.hpp"
+
+namespace turnstile::cli::audit {
+
+namespace {
+
+/// Records whose rows are asked for together. Enough for the round trip not to count, and few enough for the planner to
+/// look each id up in the index.
+constexpr std::size_t kAtOnce = 5'000;
+
+/// One bit for each offset of a range.
+class OffsetSet {
+ public:
+  explicit OffsetSet(const kafka::OffsetRange& of)
+      : begin_(of.begin), bits_(static_cast<std::size_t>(of.end - of.begin)) {}
+  void add(Offset offset) { bits_.at(static_cast<std::size_t>(offset - begin_)) = true; }
+  /// Whether it was in the set. Afterwards it is not.
+  bool take(Offset offset) {
+    const auto i = static_cast<std::size_t>(offset - begin_);
+    const bool was = bits_.at(i);
+    bits_[i] = false;
+    return was;
+  }
+
+ private:
+  Offset begin_;
+  std::vector<bool> bits_;
+};
+
+/// A record that waits for the answer about its id.
+struct Waiting {
+  Offset offset = 0;
+  Timestamp time{};
+  RecordIds::Found id{};
+};
+
+class Pass {
+ public:
+  Pass(const Config& config, const RecordAuditOptions& options, RecordIds ids)
+      : options_(options),
+        ids_(std::move(ids)),
+        snapshot_(require_postgres(config), options.group.value_or(config.group()), options.topic, ids_.handler()),
+        // After the snapshot: each effect in it has its record below these ends.
+        reader_(require_kafka(config), options.topic, nullptr),
+        asks_claims_(ids_.mode() == Mode::leased || snapshot_.has_claims()) {
+    result_.topic = options.topic;
+    result_.group = options.group.value_or(config.group());
+    result_.handler = ids_.handler();
+    result_.mode = ids_.mode();
+    result_.taken_at = snapshot_.taken_at();
+    result_.all_since = snapshot_.all_since();
+  }
+
+  RecordAudit run(const std::function<void(std::int64_t)>& on_progress) {
+    for (const auto& range : reader_.ranges(options_.from, options_.to)) {
+      PartitionCounts& counts = result_.partitions.emplace_back(PartitionCounts{.range = range});
+      seen_.emplace_back(range);
+      read(counts, on_progress);
+    }
+    if (stores_ids()) look_for_records();
+    result_.outbox = snapshot_.outbox();
+    return std::move(result_);
+  }
+
+ private:
+  [[nodiscard]] bool stores_ids() const { return keeps_ids(ids_.mode()); }
+
+  void read(PartitionCounts& counts, const std::function<void(std::int64_t)>& on_progress) {
+    Place place{.mode = ids_.mode(), .all_since = snapshot_.all_since()};
+    for (const auto& claimed : snapshot_.partitions()) {
+      if (claimed.partition == counts.range.partition) place.partition = claimed;
+    }
+    std::vector<Waiting> waiting;
+    const std::int32_t incarnation = place.partition ? place.partition->incarnation : 0;
+    reader_.read(counts.range, [&](std::span<const Message> messages) {
+      for (const Message& message : messages)
+        waiting.push_back({message.offset(), message.timestamp(), ids_.of(message, incarnation)});
+      if (waiting.size() >= kAtOnce) {
+        settle(waiting, place, counts);
+        on_progress(result_.records());
+      }
+      return true;
+    });
+    settle(waiting, place, counts);
+  }
+
+  void settle(std::vector<Waiting>& waiting, const Place& place, PartitionCounts& counts) {
+    if (waiting.empty()) return;
+    std::vector<MessageId> asked;
+    std::vector<std::size_t> places;  // of each asked id, among the records
+    if (stores_ids()) {
+      for (std::size_t i = 0; i < waiting.size(); ++i) {
+        const auto* id = std::get_if<MessageId>(&waiting[i].id);
+        if (id == nullptr) continue;
+        asked.push_back(*id);
+        places.push_back(i);
+      }
+    }
+    std::vector<const postgres::AuditedEffect*> effect_of(waiting.size());
+    std::vector<const postgres::AuditedClaim*> claim_of(waiting.size());
+    std::vector<const postgres::AuditedDead*> dead_of(waiting.size());
+    const auto effects = asked.empty() ? std::vector<postgres::AuditedEffect>{} : snapshot_.effects(asked);
+    for (const auto& effect : effects) effect_of.at(places.at(effect.asked)) = &effect;
+    const auto claims =
+        asked.empty() || !asks_claims_ ? std::vector<postgres::AuditedClaim>{} : snapshot_.claims(asked);
+    for (const auto& claim : claims) claim_of.at(places.at(claim.asked)) = &claim;
+    const auto dead = place.partition
+                          ? snapshot_.dead(*place.partition, waiting.front().offset, waiting.back().offset + 1)
+                          : std::vector<postgres::AuditedDead>{};
+    for (const auto& letter : dead) {
+      const auto at = std::lower_bound(waiting.begin(), waiting.end(), letter.offset,
+                                       [](const Waiting& record, Offset offset) { return record.offset < offset; });
+      if (at != waiting.end() && at->offset == letter.offset)
+        dead_of.at(static_cast<std::size_t>(at - waiting.begin())) = &letter;
+    }
+    for (std::size_t i = 0; i < waiting.size(); ++i) {
+      const Waiting& record = waiting[i];
+      const Facts facts{record.offset, record.time, &record.id, effect_of[i], claim_of[i], dead_of[i]};
+      if (facts.effect != nullptr && is_of(*facts.effect, facts, place)) seen_.back().add(record.offset);
+      const Judgement judgement = judge(facts, place);
+      ++counts.records;
+      ++counts.of(judgement.fate);
+      if (!is_violation(judgement.fate)) continue;
+      ++result_.unaccounted;
+      add({{{options_.topic, counts.range.partition}, record.offset}, record.time, judgement.fate, judgement.why});
+    }
+    waiting.clear();
+  }
+
+  /// Each effect of the range must have been found by its record, and only one by each.
+  void look_for_records() {
+    std::vector<postgres::AuditSnapshot::SlotRange> ranges;
+    std::map<std::int32_t, std::pair<const postgres::AuditedPartition*, std::size_t>> by_slot;
+    for (const auto& claimed : snapshot_.partitions()) {
+      for (std::size_t i = 0; i < result_.partitions.size(); ++i) {
+        const auto& range = result_.partitions[i].range;
+        if (range.partition != claimed.partition) continue;
+        ranges.push_back({claimed.slot, range.begin, range.end});
+        by_slot[claimed.slot] = {&claimed, i};
+      }
+    }
+    // Records that the broker deleted meanwhile were not read.
+    const auto now = reader_.ranges(std::nullopt, std::nullopt);
+    snapshot_.each_effect(ranges, [&](std::int32_t slot, Offset offset, const std::string& id) {
+      const auto& [claimed, i] = by_slot.at(slot);
+      if (seen_[i].take(offset)) return;  // a second effect of the same record is not in it any more
+      // The inbox does not tell incarnations apart: the row may be of the topic before it was recreated.
+      if (offset < now.at(i).first_kept || claimed->incarnation > 0) {
+        ++result_.effects_of_deleted;
+        return;
+      }
+      ++result_.effects_without_record;
+      add({{{options_.topic, claimed->partition}, offset},
+           Timestamp{},
+           Fate::took_effect,
+           "id " + id + " took effect, but the record has another id, or does not exist"});
+    });
+  }
+
+  void add(Violation violation) {
+    if (result_.violations.size() < kMostViolations) result_.violations.push_back(std::move(violation));
+  }
+
+  const RecordAuditOptions& options_;
+  const RecordIds ids_;
+  postgres::AuditSnapshot snapshot_;
+  kafka::RecordReader reader_;
+  const bool asks_claims_;
+  std::vector<OffsetSet> seen_;  ///< for each partition: whose effects were found
+  RecordAudit result_;
+};
+
+}  // namespace
+
+std::int64_t RecordAudit::sum(Fate fate) const {
+  return std::accumulate(partitions.begin(), partitions.end(), std::int64_t{0},
+                         [&](std::int64_t so_far, const auto& counts) { return so_far + counts.of(fate); });
+}
+
+std::int64_t RecordAudit::records() const {
+  return std::accumulate(partitions.begin(), partitions.end(), std::int64_t{0},
+                         [](std::int64_t so_far, const auto& counts) { return so_far + counts.records; });
+}
+
+RecordAudit audit_records(const Config& config, const RecordAuditOptions& options,
+                          const std::function<void(std::int64_t records)>& on_progress) {
+  const auto settings = config.topics.find(options.topic);
+  RecordIds ids(options.topic, settings == config.topics.end() ? TopicSettings{} : settings->second);
+  if (ids.mode() == Mode::at_least_once) {
+    throw UsageError(fmt::format(
+        "topic {} has mode at_least_once by {}: nothing is stored of its messages, so there is nothing to audit. If a "
+        "program sets another mode, write [topics.{}] mode as the program has it",
+        options.topic, source_of(config), options.topic));
+  }
+  return Pass(config, options, std::move(ids)).run(on_progress);
+}
+
+}  // namespace turnstile::cli::audit

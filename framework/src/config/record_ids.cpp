@@ -1,0 +1,28 @@
+#include "turnstile/record_ids.hpp"
+
+#include "config/topic_plan.hpp"
+#include "message/replay.hpp"
+#include "message/request_headers.hpp"
+
+namespace turnstile {
+
+RecordIds::RecordIds(const std::string& topic, const TopicSettings& settings) {
+  detail::TopicPlan plan = detail::plan_topic(topic, settings);
+  handler_ = std::move(plan.handler);
+  mode_ = plan.mode;
+  source_ = std::make_shared<const detail::IdSource>(std::move(plan.id_source));
+}
+
+RecordIds::Found RecordIds::of(const Message& message, std::int32_t incarnation) const {
+  if (const auto whom = detail::replayed_for(message); whom && *whom != handler_) return ForAnother{std::string(*whom)};
+  if (mode_ == Mode::numbered) {
+    auto stamped = detail::request_of(message);
+    if (auto* missing = std::get_if<detail::MissingId>(&stamped)) return Missing{std::move(missing->why)};
+    return detail::message_id(std::get<detail::StampedRequest>(stamped).request);
+  }
+  auto id = static_cast<const detail::IdSource*>(source_.get())->of(message, incarnation);
+  if (auto* missing = std::get_if<detail::MissingId>(&id)) return Missing{std::move(missing->why)};
+  return std::get<MessageId>(id);
+}
+
+}  // namespace turnstile

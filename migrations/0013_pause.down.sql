@@ -1,0 +1,2 @@
+-- Deletes the pauses: what is paused starts again.
+DROP TABLE pause;

@@ -1,0 +1,205 @@
+// turnstile audit on a real topic and a real database: a run with all fates, and faults that are planted afterwards.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/support/cli.hpp"
+#include "tests/support/world.hpp"
+
+namespace turnstile::test {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Json = nlohmann::json;
+
+class CliAudit : public ::testing::Test {
+ protected:
+  void SetUp() override { TURNSTILE_NEEDS_SERVERS(); }
+
+  /// Handles all that was published, and stops.
+  void handle(World& world, const std::string& settings = "limit = 8") {
+    toml_ = world.toml(settings);
+    Process consumer = world.consumer(toml_);
+    ASSERT_TRUE(eventually([&] { return world.caught_up(); }, 60s)) << world.output();
+    consumer.signal(SIGTERM);
+    ASSERT_EQ(consumer.wait(30s), 0) << world.output();
+  }
+  template <class... More>
+  Finished audit(const World& world, More... more) {
+    std::ofstream(world.folder() + "/audit.toml") << toml_;
+    return Cli().run("audit", "--topic", world.topic(), "--config", world.folder() + "/audit.toml", more...);
+  }
+  Json audit_json(const World& world) {
+    const Finished run = audit(world, "--json");
+    EXPECT_EQ(run.err, "");
+    const Json json = Json::parse(run.out, nullptr, false);
+    EXPECT_EQ(run.code, json.value("holds", false) ? 0 : 1) << run.out;
+    return json;
+  }
+  /// `sql` ends with RETURNING 1.
+  static void change(const World& world, const std::string& sql) { EXPECT_EQ(world.query(sql), "1") << sql; }
+  static std::int64_t sum(const Json& json, const std::string& fate) {
+    std::int64_t all = 0;
+    for (const auto& partition : json["partitions"]) all += partition["fates"][fate].get<std::int64_t>();
+    return all;
+  }
+
+  std::string toml_;
+};
+
+TEST_F(CliAudit, every_record_of_a_run_has_one_fate) {
+  World world(4);
+  const std::int64_t records = world.publish(300);
+  world.publish("doomed", "throw");
+  world.publish(std::vector<Header>{}, "without an id");
+  handle(world);
+  const Json json = audit_json(world);
+  EXPECT_TRUE(json["holds"]) << json.dump(2);
+  EXPECT_EQ(json["records"], records + 2);
+  EXPECT_EQ(sum(json, "took_effect"), 300);
+  EXPECT_EQ(sum(json, "duplicate"), records - 300);
+  EXPECT_EQ(sum(json, "dead_letter"), 2);
+  EXPECT_EQ(json["unaccounted"], 0);
+  EXPECT_EQ(json["effects_without_record"], 0);
+  EXPECT_EQ(json["token_log"]["above_limit"].size(), 0U);
+  EXPECT_GT(json["token_log"]["records"], 0);
+
+  const Finished text = audit(world);
+  EXPECT_EQ(text.code, 0);
+  EXPECT_THAT(text.out, AllOf(HasSubstr("TOOK EFFECT"), HasSubstr("all promises hold"), Not(HasSubstr("VIOLATION"))));
+
+  // Published after the consumer has stopped.
+  world.publish(10, "later");
+  EXPECT_EQ(sum(audit_json(world), "pending"), 11);
+}
+
+TEST_F(CliAudit, a_removed_id_an_added_effect_and_a_second_fate_are_found) {
+  World world(1);
+  world.publish("single", "payload");
+  world.publish(50);
+  world.publish("doomed", "throw");
+  handle(world);
+  ASSERT_TRUE(audit_json(world)["holds"]);
+
+  const std::string offset = world.query("SELECT min(record_offset) FROM inbox");
+  const std::string id = world.query("SELECT id FROM inbox ORDER BY record_offset LIMIT 1");
+  change(world, "DELETE FROM inbox WHERE record_offset = " + offset + " RETURNING 1");
+  Finished found = audit(world);
+  EXPECT_EQ(found.code, 1);
+  EXPECT_THAT(found.out, AllOf(HasSubstr("VIOLATION " + world.topic() + "[0]@" + offset), HasSubstr(id),
+                               HasSubstr("NOT all promises hold: 1 record unaccounted")));
+  change(world, "INSERT INTO inbox (handler, id, slot, record_offset) SELECT handler, '" + id + "', slot, " + offset +
+                    " FROM inbox LIMIT 1 RETURNING 1");
+  ASSERT_TRUE(audit_json(world)["holds"]);
+
+  change(world,
+         "INSERT INTO inbox (handler, id, slot, record_offset) SELECT handler, gen_random_uuid(), slot, 3 FROM inbox "
+         "LIMIT 1 RETURNING 1");
+  found = audit(world);
+  EXPECT_EQ(found.code, 1) << found.out;
+  EXPECT_THAT(found.out,
+              AllOf(HasSubstr("[0]@3: id "), HasSubstr("another id"), HasSubstr("1 effect without a record")));
+  change(world, "DELETE FROM inbox WHERE record_offset = 3 RETURNING 1");
+  EXPECT_THAT(audit(world).out, HasSubstr("NOT all promises hold"));
+
+  // The dead letter's record took effect as well.
+  change(
+      world,
+      "INSERT INTO inbox (handler, id, slot, record_offset) SELECT handler, message_id, slot, record_offset FROM dead "
+      "RETURNING 1");
+  EXPECT_THAT(audit(world).out, HasSubstr("it took effect, and is also dead letter"));
+}
+
+TEST_F(CliAudit, an_effect_at_a_place_without_a_record_is_found) {
+  World world(1);
+  world.publish(20);
+  handle(world);
+  // A duplicate's place has no effect of its own.
+  const std::string duplicate = world.query(
+      "SELECT min(n) FROM generate_series(0, 21) n WHERE NOT EXISTS (SELECT FROM inbox WHERE record_offset = n)");
+  change(world, "INSERT INTO inbox (handler, id, slot, record_offset) SELECT handler, gen_random_uuid(), slot, " +
+                    duplicate + " FROM inbox LIMIT 1 RETURNING 1");
+  const Finished found = audit(world, "--metrics", world.folder() + "/audit.prom");
+  EXPECT_EQ(found.code, 1);
+  EXPECT_THAT(found.out, HasSubstr("[0]@" + duplicate + ": id "));
+  std::ifstream in(world.folder() + "/audit.prom");
+  std::ostringstream metrics;
+  metrics << in.rdbuf();
+  EXPECT_THAT(metrics.str(), AllOf(HasSubstr("turnstile_effects_without_record{group=\"" + world.topic()),
+                                   HasSubstr("turnstile_unaccounted_records{"), HasSubstr("} 1\n")));
+}
+
+TEST_F(CliAudit, what_is_older_than_the_stored_ids_cannot_be_told) {
+  World world(1);
+  world.publish(20);
+  handle(world);
+  change(world, "DELETE FROM inbox RETURNING 1");
+  change(world,
+         "INSERT INTO horizon (handler, forgotten_before) SELECT id, now() + interval '1 minute' FROM handler "
+         "ON CONFLICT (handler) DO UPDATE SET forgotten_before = excluded.forgotten_before RETURNING 1");
+  const Json json = audit_json(world);
+  EXPECT_TRUE(json["holds"]);
+  EXPECT_EQ(json["cannot_tell"], 22);
+  EXPECT_THAT(audit(world).out, HasSubstr("cannot tell: 22 records older than the ids that are stored"));
+}
+
+TEST_F(CliAudit, a_topic_or_a_group_that_nobody_reads_is_named) {
+  World world(1);
+  world.publish(1);
+  handle(world);
+  Finished wrong = Cli().run("audit", "--topic", "nosuch", "--config", world.folder() + "/none.toml");
+  EXPECT_NE(wrong.code, 0);
+  wrong = audit(world, "--group", "strangers");
+  EXPECT_NE(wrong.code, 0);
+  EXPECT_THAT(wrong.err, HasSubstr("group strangers has claimed no partition of topic " + world.topic()));
+  wrong = audit(world, "--from", "soon");
+  EXPECT_EQ(wrong.code, 2);
+  wrong = audit(world, "--from", "1h ago", "--to", "2h ago");
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("--from must be before --to"));
+  toml_ = world.toml("mode = \"at_least_once\"");
+  wrong = audit(world);
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("nothing to audit"));
+}
+
+// Each command of docs/operations/audit.md.
+TEST_F(CliAudit, the_commands_of_its_page_run) {
+  World world(1);
+  world.publish(3);
+  handle(world);
+  std::ofstream(world.folder() + "/turnstile.toml") << toml_;
+  std::ifstream page(TURNSTILE_SOURCE_DIR "/docs/operations/audit.md");
+  int found = 0;
+  for (std::string line; std::getline(page, line);) {
+    if (!line.starts_with("    turnstile audit ")) continue;
+    ++found;
+    line.replace(line.find("TOPIC"), 5, world.topic());
+    const auto bin = std::string(TURNSTILE_BIN_DIR);
+    const std::string command = "cd " + world.folder() + " && " + bin + "/" + line.substr(4) + " >/dev/null";
+    EXPECT_EQ(std::system(command.c_str()), 0) << command;
+  }
+  EXPECT_GE(found, 5);
+}
+
+TEST_F(CliAudit, looks_only_at_the_records_between_two_times) {
+  World world(1);
+  world.publish(10, "early");
+  handle(world);
+  const auto none = Json::parse(audit(world, "--to", "1h ago", "--json").out);
+  EXPECT_EQ(none["records"], 0);
+  EXPECT_TRUE(none["holds"]);
+  const auto all = Json::parse(audit(world, "--from", "1h ago", "--json").out);
+  EXPECT_EQ(all["records"], 11);
+}
+
+}  // namespace
+}  // namespace turnstile::test

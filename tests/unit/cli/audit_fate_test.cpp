@@ -1,0 +1,113 @@
+// What becomes of a record, by what the tables say of it.
+
+#include <gtest/gtest.h>
+
+#include "cli/src/audit/fate.hpp"
+
+namespace turnstile::cli::audit {
+namespace {
+
+using namespace std::chrono_literals;
+using postgres::AuditedClaim;
+using postgres::AuditedDead;
+using postgres::AuditedEffect;
+using postgres::DatabaseTime;
+
+class AuditFateTest : public ::testing::Test {
+ protected:
+  AuditFateTest() {
+    place_.partition = postgres::AuditedPartition{.partition = 0, .slot = 3, .watermark = 100, .next_offset = 100};
+    facts_.offset = 42;
+    facts_.time = Timestamp(1'000s);
+    facts_.id = &id_;
+    effect_.slot = 3;
+    effect_.offset = 42;
+    dead_.offset = 42;
+    dead_.number = 7;
+  }
+  Fate fate() { return judge(facts_, place_).fate; }
+
+  Facts facts_;
+  Place place_;
+  RecordIds::Found id_ = MessageId::from("m1");
+  AuditedEffect effect_;
+  AuditedClaim claim_{0, "claimed"};
+  AuditedDead dead_;
+};
+
+TEST_F(AuditFateTest, the_record_of_the_row_took_effect_and_others_with_its_id_are_duplicates) {
+  facts_.effect = &effect_;
+  EXPECT_EQ(fate(), Fate::took_effect);
+  effect_.offset = 41;
+  EXPECT_EQ(fate(), Fate::duplicate);
+  effect_.offset = 42;
+  effect_.slot = 4;
+  EXPECT_EQ(fate(), Fate::duplicate) << "another partition";
+}
+
+TEST_F(AuditFateTest, a_dead_letter_is_parked_where_only_the_table_has_it) {
+  facts_.dead = &dead_;
+  EXPECT_EQ(fate(), Fate::dead_letter);
+  dead_.parked = true;
+  EXPECT_EQ(fate(), Fate::parked);
+}
+
+TEST_F(AuditFateTest, an_effect_and_a_dead_letter_are_one_fate_too_many_unless_it_was_replayed) {
+  facts_.effect = &effect_;
+  facts_.dead = &dead_;
+  EXPECT_EQ(fate(), Fate::two_fates);
+  EXPECT_NE(judge(facts_, place_).why.find("dead letter 7"), std::string::npos);
+  dead_.replayed_at = DatabaseTime(5s);
+  EXPECT_EQ(fate(), Fate::took_effect);
+}
+
+TEST_F(AuditFateTest, what_is_claimed_or_not_settled_is_pending) {
+  facts_.claim = &claim_;
+  EXPECT_EQ(fate(), Fate::pending);
+  claim_.state = "parked";
+  EXPECT_EQ(fate(), Fate::parked);
+  facts_.claim = nullptr;
+  facts_.offset = 100;
+  EXPECT_EQ(fate(), Fate::pending);
+  facts_.offset = 42;
+  place_.partition->watermark.reset();
+  EXPECT_EQ(fate(), Fate::pending) << "no watermark was stored yet";
+  place_.partition.reset();
+  EXPECT_EQ(fate(), Fate::pending) << "nobody has claimed the partition";
+}
+
+TEST_F(AuditFateTest, a_settled_record_without_a_trace_is_unaccounted) {
+  EXPECT_EQ(fate(), Fate::unaccounted);
+  id_ = RecordIds::Missing{"header 'message-id' is absent"};
+  EXPECT_EQ(fate(), Fate::unaccounted);
+  EXPECT_NE(judge(facts_, place_).why.find("header 'message-id' is absent"), std::string::npos);
+  id_ = RecordIds::ForAnother{"mail"};
+  EXPECT_EQ(fate(), Fate::for_another);
+}
+
+TEST_F(AuditFateTest, what_is_older_than_the_stored_ids_cannot_be_told) {
+  place_.all_since = DatabaseTime(1'000s);
+  EXPECT_EQ(fate(), Fate::unaccounted) << "an id of this time is still stored";
+  place_.all_since = DatabaseTime(1'001s);
+  EXPECT_EQ(fate(), Fate::cannot_tell);
+  facts_.time = Timestamp{};
+  EXPECT_EQ(fate(), Fate::cannot_tell) << "the record has no time";
+  facts_.effect = &effect_;
+  EXPECT_EQ(fate(), Fate::took_effect) << "its row is not purged yet";
+}
+
+TEST_F(AuditFateTest, modes_without_ids_have_only_how_far_the_partition_is_settled) {
+  for (const Mode mode : {Mode::by_offset, Mode::numbered}) {
+    place_.mode = mode;
+    facts_.offset = 99;
+    EXPECT_EQ(fate(), Fate::took_effect);
+    facts_.offset = 100;
+    EXPECT_EQ(fate(), Fate::pending);
+    place_.partition->watermark = 200;
+    EXPECT_EQ(fate(), Fate::pending) << "only the handler's own progress counts";
+    place_.partition->watermark = 100;
+  }
+}
+
+}  // namespace
+}  // namespace turnstile::cli::audit
