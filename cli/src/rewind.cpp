@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <span>
 
 #include "command.hpp"
 #include "database.hpp"
@@ -13,7 +14,8 @@
 #include "text.hpp"
 #include "turnstile/kafka/broker.hpp"
 #include "turnstile/kafka/group.hpp"
-#include "turnstile/record_id.hpp"
+#include "turnstile/kafka/record_reader.hpp"
+#include "turnstile/record_ids.hpp"
 
 namespace turnstile::cli {
 
@@ -52,7 +54,9 @@ class Rewinder {
   Rewinder(const Global& global, const Config& config, const Options& options)
       : json_(global.json), options_(options), to_(parse_to(options.to)), config_(config) {
     if (const auto found = config.topics.find(options.topic); found != config.topics.end()) settings_ = found->second;
-    handler_ = options.handler.value_or(settings_.handler.value_or(options.topic));
+    if (options.handler) settings_.handler = options.handler;
+    if (options.message_id) settings_.message_id = options.message_id;
+    handler_ = settings_.handler.value_or(options.topic);
     kafka_ = require_kafka(config);
     if (options.group) kafka_["group.id"] = *options.group;
     group_name_ = options.group.value_or(config.group());
@@ -61,7 +65,7 @@ class Rewinder {
   Exit run() {
     if (settings_.mode == Mode::at_least_once) refuse_without_ids("its mode is at_least_once");
     auto admin = open_admin(config_);
-    const RecordId source(options_.message_id.value_or(settings_.message_id.value_or("header:message-id")));
+    const RecordIds ids(options_.topic, settings_);
     require_handler(admin, handler_);
     const auto known = admin.handled_topic(group_name_, options_.topic, handler_);
     if (known.partitions.empty()) refuse_without_ids("the database knows no partition of it for this group");
@@ -74,7 +78,7 @@ class Rewinder {
                                          [](const GroupPosition& each) { return each.settled.has_value(); });
     if (moves && !by_progress) require_ids(admin, known);
     const auto counted =
-        by_progress ? count_by_progress(plan, positions) : count_by_ids(admin, group, plan, known, source);
+        by_progress ? count_by_progress(plan, positions) : count_by_ids(admin, plan, known, ids);
     const bool changes = moves && options_.yes && !options_.dry_run;
     if (changes) move(group, plan);
     report(plan, counted, moves, changes);
@@ -155,33 +159,41 @@ class Rewinder {
     return counted;
   }
 
-  RewindCount count_by_ids(postgres::Admin& admin, const kafka::GroupAdmin& group, const std::vector<Rewind>& plan,
-                           const postgres::HandledTopic& known, const RecordId& source) const {
+  RewindCount count_by_ids(postgres::Admin& admin, const std::vector<Rewind>& plan, const postgres::HandledTopic& known,
+                           const RecordIds& ids) const {
     RewindCount counted;
-    std::vector<kafka::RecordRange> ranges;
     std::int64_t all = 0;
-    for (const auto& each : plan) {
-      if (!each.to) continue;
-      ranges.push_back({{options_.topic, each.partition}, *each.to, *each.committed});
-      all += each.records();
-    }
-    std::vector<MessageId> ids;
+    for (const auto& each : plan) all += each.records();
+    if (all == 0) return counted;
+    const bool is_offset = settings_.message_id == "offset";
+    std::vector<MessageId> asked;
     const auto look_up = [&] {
-      for (const auto fate : admin.fates(handler_, ids)) add(counted, fate, source.is_offset());
-      ids.clear();
+      for (const auto fate : admin.fates(handler_, asked)) add(counted, fate, is_offset);
+      asked.clear();
     };
     auto next_report = Clock::now() + kReportEvery;
-    group.read(ranges, [&](const Message& message) {
-      ++counted.read;
-      const auto* partition = find(known, message.partition());
-      if (const auto id = source.of(message, partition == nullptr ? 0 : partition->incarnation)) ids.push_back(*id);
-      else ++counted.without_id;
-      if (ids.size() >= kIdsAtOnce) look_up();
-      if (Clock::now() < next_report) return;
-      fmt::print(stderr, "counting: {} of up to {} records\n", number(counted.read), number(all));
-      next_report = Clock::now() + kReportEvery;
-    });
-    if (!ids.empty()) look_up();
+    kafka::RecordReader reader(kafka_, options_.topic, nullptr);
+    for (const auto& each : plan) {
+      if (!each.to) continue;
+      const auto* partition = find(known, each.partition);
+      const std::int32_t incarnation = partition == nullptr ? 0 : partition->incarnation;
+      reader.read({each.partition, *each.to, *each.committed, *each.to}, [&](std::span<const Message> records) {
+        for (const auto& record : records) {
+          ++counted.read;
+          const auto found = ids.of(record, incarnation);
+          if (const auto* id = std::get_if<MessageId>(&found)) asked.push_back(*id);
+          else if (std::holds_alternative<RecordIds::Missing>(found)) ++counted.without_id;
+          else ++counted.for_another;
+          if (asked.size() >= kIdsAtOnce) look_up();
+        }
+        if (Clock::now() >= next_report) {
+          fmt::print(stderr, "counting: {} of up to {} records\n", number(counted.read), number(all));
+          next_report = Clock::now() + kReportEvery;
+        }
+        return true;
+      });
+    }
+    if (!asked.empty()) look_up();
     return counted;
   }
 
@@ -249,7 +261,8 @@ class Rewinder {
                  {"run_dead_letters", counted.dead},
                  {"in_doubt", counted.in_doubt},
                  {"stay_dead_letters", counted.stay_dead},
-                 {"without_id", counted.without_id}});
+                 {"without_id", counted.without_id},
+                 {"for_another", counted.for_another}});
       return;
     }
     std::vector<std::vector<std::string>> rows{{"PARTITION", "OFFSET", "NEW OFFSET", "OFFSETS READ AGAIN"}};
@@ -275,6 +288,7 @@ class Rewinder {
     line(counted.in_doubt, "are parked or in doubt: see turnstile inbox inspect");
     line(counted.stay_dead, "stay dead letters, and do not run");
     line(counted.without_id, "have no id, and become dead letters (missing_id)");
+    line(counted.for_another, "were replayed for another handler, and are skipped");
   }
 
   bool json_;

@@ -42,6 +42,7 @@ struct RewindCount {
   std::int64_t in_doubt = 0;    ///< parked, or in doubt
   std::int64_t stay_dead = 0;   ///< dead letters that do not run
   std::int64_t without_id = 0;
+  std::int64_t for_another = 0;  ///< replays for another handler: this one passes over them
 };
 
 }  // namespace turnstile::cli

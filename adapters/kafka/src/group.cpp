@@ -1,26 +1,16 @@
 #include "turnstile/kafka/group.hpp"
 
-#include <algorithm>
-#include <map>
-
 #include "client.hpp"
 #include "errors.hpp"
 #include "partition_list.hpp"
-#include "turnstile/kafka/message.hpp"
 
 namespace turnstile::kafka {
 
 namespace {
 
-constexpr int kWaitMs = 15'000, kPollMs = 200;
-constexpr std::chrono::seconds kSilence{30};
+constexpr int kWaitMs = 15'000;
 
 using GroupList = std::unique_ptr<const rd_kafka_group_list, FreedBy<rd_kafka_group_list_destroy>>;
-
-Settings for_looking(Settings settings) {
-  settings["enable.partition.eof"] = "true";
-  return settings;
-}
 
 bool is_of_members(rd_kafka_resp_err_t code) {
   return code == RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID || code == RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION ||
@@ -30,7 +20,7 @@ bool is_of_members(rd_kafka_resp_err_t code) {
 }  // namespace
 
 GroupAdmin::GroupAdmin(const Settings& settings)
-    : client_(Client::open(Role::consumer, for_looking(settings), nullptr)) {
+    : client_(Client::open(Role::consumer, settings, nullptr)) {
   rd_kafka_poll_set_consumer(client_->handle());
 }
 
@@ -70,14 +60,6 @@ std::vector<std::optional<ports::GroupOffset>> GroupAdmin::committed(std::span<c
   return offsets;
 }
 
-std::pair<Offset, Offset> GroupAdmin::bounds(const TopicPartition& of) const {
-  Offset low = 0, high = 0;
-  if (const auto code =
-          rd_kafka_query_watermark_offsets(client_->handle(), of.topic.c_str(), of.partition, &low, &high, kWaitMs))
-    throw client_->no_answer(code, "requesting the first and the last offset", of.topic);
-  return {low, high};
-}
-
 std::vector<std::optional<Offset>> GroupAdmin::at_time(std::span<const TopicPartition> of, Timestamp time) const {
   const auto list = list_of(of);
   for (auto& element : elements(list.get())) element.offset = time.time_since_epoch().count();
@@ -101,49 +83,6 @@ bool GroupAdmin::set(std::span<const ports::OffsetCommit> offsets) const {
   }
   if (code) throw client_->no_answer(code, "committing offsets");
   return true;
-}
-
-void GroupAdmin::read(std::span<const RecordRange> ranges, const std::function<void(const Message&)>& visit) const {
-  std::map<TopicPartition, Offset> open;
-  std::vector<ports::OffsetCommit> starts;
-  for (const auto& range : ranges) {
-    if (range.first >= range.end) continue;
-    open[range.at] = range.end;
-    starts.push_back({range.at, range.first, {}});
-  }
-  if (open.empty()) return;
-  const auto list = list_of(starts);
-  if (const auto code = rd_kafka_assign(client_->handle(), list.get()))
-    throw client_->no_answer(code, "reading records");
-  const auto over = [&](const TopicPartition& at) {
-    open.erase(at);
-    const auto paused = list_of(std::span(&at, 1));
-    rd_kafka_pause_partitions(client_->handle(), paused.get());
-  };
-  auto heard = std::chrono::steady_clock::now();
-  while (!open.empty()) {
-    const RecordPtr record(rd_kafka_consumer_poll(client_->handle(), kPollMs));
-    if (!record) {
-      if (std::chrono::steady_clock::now() - heard > kSilence)
-        throw client_->no_answer(RD_KAFKA_RESP_ERR__TIMED_OUT, "reading records");
-      continue;
-    }
-    heard = std::chrono::steady_clock::now();
-    if (record->rkt == nullptr) continue;
-    const TopicPartition at{rd_kafka_topic_name(record->rkt), record->partition};
-    const auto range = open.find(at);
-    if (range == open.end()) continue;
-    if (record->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
-      over(at);
-    } else if (record->err) {
-      throw broker_error(record->err, rd_kafka_message_errstr(record.get()), client_->where(at.topic));
-    } else {
-      if (record->offset < range->second) visit(view(record.get()));
-      // Behind the last record there may be markers of transactions, and no further record.
-      if (record->offset + 1 >= range->second) over(at);
-    }
-  }
-  rd_kafka_assign(client_->handle(), nullptr);
 }
 
 }  // namespace turnstile::kafka

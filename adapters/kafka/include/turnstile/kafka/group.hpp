@@ -2,7 +2,6 @@
 // A consumer group that an operator looks at and moves while it has no members.
 
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -17,13 +16,6 @@
 namespace turnstile::kafka {
 
 class Client;
-
-/// Records of a partition: from `first` on, below `end`.
-struct RecordRange {
-  TopicPartition at;  ///< the partition
-  Offset first = 0;   ///< the first offset
-  Offset end = 0;     ///< the offset after the last one
-};
 
 /// Looks at a group, without being a member of it. One thread at a time may use it. Each call waits some seconds for an
 /// answer, and may throw BrokerError.
@@ -41,16 +33,11 @@ class GroupAdmin {
   [[nodiscard]] std::vector<std::string> members() const;
   /// Its committed offsets, in the order of `of`; absent if there is none.
   [[nodiscard]] std::vector<std::optional<ports::GroupOffset>> committed(std::span<const TopicPartition> of) const;
-  /// The first offset and the last offset + 1 of a partition.
-  [[nodiscard]] std::pair<Offset, Offset> bounds(const TopicPartition& of) const;
   /// For each partition the first offset whose record has this timestamp or a later one; absent if there is none.
   [[nodiscard]] std::vector<std::optional<Offset>> at_time(std::span<const TopicPartition> of, Timestamp time) const;
   /// Commits offsets for the group. Kafka refuses it while the group has members: then it returns false, and nothing is
   /// changed.
   bool set(std::span<const ports::OffsetCommit> offsets) const;
-  /// Calls `visit` for each record of the ranges that a consumer would get. The message is valid during the call. Throws
-  /// BrokerError if no record arrives for 30 s.
-  void read(std::span<const RecordRange> ranges, const std::function<void(const Message&)>& visit) const;
 
  private:
   std::shared_ptr<Client> client_;
