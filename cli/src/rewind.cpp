@@ -77,8 +77,7 @@ class Rewinder {
     const bool by_progress = std::any_of(positions.begin(), positions.end(),
                                          [](const GroupPosition& each) { return each.settled.has_value(); });
     if (moves && !by_progress) require_ids(admin, known);
-    const auto counted =
-        by_progress ? count_by_progress(plan, positions) : count_by_ids(admin, plan, known, ids);
+    const auto counted = by_progress ? count_by_progress(plan, positions) : count_by_ids(admin, plan, known, ids);
     const bool changes = moves && options_.yes && !options_.dry_run;
     if (changes) move(group, plan);
     report(plan, counted, moves, changes);

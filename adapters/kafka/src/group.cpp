@@ -19,8 +19,7 @@ bool is_of_members(rd_kafka_resp_err_t code) {
 
 }  // namespace
 
-GroupAdmin::GroupAdmin(const Settings& settings)
-    : client_(Client::open(Role::consumer, settings, nullptr)) {
+GroupAdmin::GroupAdmin(const Settings& settings) : client_(Client::open(Role::consumer, settings, nullptr)) {
   rd_kafka_poll_set_consumer(client_->handle());
 }
 
