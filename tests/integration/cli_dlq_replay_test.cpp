@@ -114,7 +114,10 @@ TEST_F(ReplayToConsumer, a_replay_that_was_killed_goes_on_and_no_effect_happens_
   {
     Process failing = world.consumer(world.toml());
     for (int i = 0; i < 5; ++i) world.publish("m" + std::to_string(i), "throw");
-    ASSERT_TRUE(eventually([&] { return world.query("SELECT count(*) FROM dead") == "5"; }, 60s)) << world.output();
+    ASSERT_TRUE(eventually([&] { return world.query("SELECT count(*) FROM dead") == "5" && world.caught_up(); }, 60s))
+        << world.output();
+    failing.signal(SIGTERM);
+    ASSERT_EQ(failing.wait(30s), 0);
   }
   ASSERT_EQ(world.effects().rows, 0);
   // The commit of the third mark does not end.

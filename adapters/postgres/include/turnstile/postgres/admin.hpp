@@ -20,6 +20,7 @@
 #include "turnstile/config.hpp"
 #include "turnstile/message.hpp"
 #include "turnstile/postgres/dead.hpp"
+#include "turnstile/postgres/rewind.hpp"
 #include "turnstile/types.hpp"
 
 namespace turnstile::postgres {
@@ -277,6 +278,11 @@ class Admin {
   bool mark_replayed(const DeadSummary& seen, const std::function<void()>& publish);
   /// What waits for a decision, or for another attempt.
   WaitingReport waiting();
+
+  /// The partitions of a topic that a group has claimed, with what a handler knows of them.
+  HandledTopic handled_topic(const std::string& group, const std::string& topic, const std::string& handler);
+  /// What would happen to each of these messages if a handler got it again, in the order of `ids`.
+  std::vector<IdFate> fates(const std::string& handler, std::span<const MessageId> ids);
 
   /// How many messages wait in the outbox, since when, and which processes send it.
   OutboxStats outbox();
