@@ -8,6 +8,7 @@
 // "throw-once:FILE": the handler creates FILE and throws, unless FILE exists.
 // "stop-once:FILE": the handler creates FILE and freezes the whole process, unless FILE exists.
 // "abort": the process dies.
+// "service:FILE": the handler calls a service, which fails while FILE exists.
 // "defer": the row is queued.
 // "exec:SQL", "queue:SQL": a statement that goes before the row.
 //
@@ -15,6 +16,7 @@
 // ELSEWHERE: the row is made outside of the message's transaction, as an effect in another system would be.
 // PUBLISH: a topic. Each message publishes its id there, and replies its id.
 // EFFECT_MS: how long each message takes.
+// BREAK_ON: the topic has a circuit breaker (break_on()).
 // JOURNAL: a folder for the journal (support/journal.hpp).
 
 #include <libpq-fe.h>
@@ -51,6 +53,8 @@ void misbehave(const Message& message, Context& context) {
   if (text == "throw") throw std::runtime_error("told to throw");
   if (text == "throw-int") throw 42;
   if (text == "abort") std::abort();
+  if (text.starts_with("service:") && std::ifstream(text.substr(8)))
+    throw std::runtime_error("the service does not answer");
   if (text.starts_with("sleep:")) std::this_thread::sleep_for(std::chrono::milliseconds(std::stol(text.substr(6))));
   if (text.starts_with("throw-once:") && first_time(text.substr(11))) throw std::runtime_error("told to throw once");
   if (text.starts_with("stop-once:") && first_time(text.substr(10))) std::raise(SIGSTOP);
@@ -134,7 +138,9 @@ int main(int argc, char** argv) {
     Backends backends = connect(config);
     if (journal) backends.store = std::make_shared<test::JournalledStore>(backends.store, *journal);
     Consumer app{config, backends};
-    app.topic(argv[2], handler | transactional() | retry(exponential{20ms, 3, 200ms}) | dead_letter());
+    Pipeline pipeline = handler | transactional() | retry(exponential{20ms, 3, 200ms}) | dead_letter();
+    if (std::getenv("BREAK_ON") != nullptr) pipeline = std::move(pipeline) | break_on();
+    app.topic(argv[2], std::move(pipeline));
     app.run();
   } catch (const std::exception& e) {
     std::cerr << "consumer: " << e.what() << '\n';
