@@ -22,9 +22,10 @@ class Breaker : public ::testing::Test {
   }
   void start(int processes) {
     for (int i = 0; i < processes; ++i) {
-      consumers_.push_back(world_->consumer(
-          world_->toml("order = \"key\"\nbreak_least = 4\nbreak_for = \"1s\"", "[log]\nlevel = \"info\"\n"),
-          {{"BREAK_ON", "1"}}));
+      consumers_.push_back(
+          world_->consumer(world_->toml("order = \"key\"\nbreak_least = 4\nbreak_percent = 5\nbreak_for = \"1s\"",
+                                        "[log]\nlevel = \"info\"\n"),
+                           {{"BREAK_ON", "1"}}));
     }
   }
   void publish(int n, const std::string& prefix) {
