@@ -8,6 +8,7 @@
 // "throw-once:FILE": the handler creates FILE and throws, unless FILE exists.
 // "stop-once:FILE": the handler creates FILE and freezes the whole process, unless FILE exists.
 // "abort": the process dies.
+// "service:FILE": the handler calls a service, which fails while FILE exists.
 // "defer": the row is queued.
 // "exec:SQL", "queue:SQL": a statement that goes before the row.
 //
@@ -17,6 +18,7 @@
 // PUBLISH_IN_MS: that long after the handler, instead of at once.
 // EFFECT_MS: how long each message takes.
 // HANG: a file. While it exists, an observer does not return from on_status().
+// BREAK_ON: the topic has a circuit breaker (break_on()).
 // JOURNAL: a folder for the journal (support/journal.hpp).
 
 #include <libpq-fe.h>
@@ -53,6 +55,8 @@ void misbehave(const Message& message, Context& context) {
   if (text == "throw") throw std::runtime_error("told to throw");
   if (text == "throw-int") throw 42;
   if (text == "abort") std::abort();
+  if (text.starts_with("service:") && std::ifstream(text.substr(8)))
+    throw std::runtime_error("the service does not answer");
   if (text.starts_with("sleep:")) std::this_thread::sleep_for(std::chrono::milliseconds(std::stol(text.substr(6))));
   if (text.starts_with("throw-once:") && first_time(text.substr(11))) throw std::runtime_error("told to throw once");
   if (text.starts_with("stop-once:") && first_time(text.substr(10))) std::raise(SIGSTOP);
@@ -151,7 +155,9 @@ int main(int argc, char** argv) {
     Backends backends = connect(config);
     if (journal) backends.store = std::make_shared<test::JournalledStore>(backends.store, *journal);
     Consumer app{config, backends};
-    app.topic(argv[2], handler | transactional() | retry(exponential{20ms, 3, 200ms}) | dead_letter());
+    Pipeline pipeline = handler | transactional() | retry(exponential{20ms, 3, 200ms}) | dead_letter();
+    if (std::getenv("BREAK_ON") != nullptr) pipeline = std::move(pipeline) | break_on();
+    app.topic(argv[2], std::move(pipeline));
     if (const char* const file = std::getenv("HANG")) app.observe(std::make_shared<HangingObserver>(file));
     app.run();
   } catch (const std::exception& e) {

@@ -75,6 +75,13 @@ Json pauses_json(const Status& status) {
   return all;
 }
 
+Json breakers_json(const Status& status) {
+  Json all = Json::array();
+  for (const BreakerStatus& breaker : status.breakers)
+    all.push_back({{"topic", breaker.topic}, {"open", breaker.is_open}, {"left_seconds", seconds(breaker.left)}});
+  return all;
+}
+
 Json limiters_json(const Status& status) {
   Json all = Json::array();
   for (const LimiterStatus& limiter : status.limiters) {
@@ -149,6 +156,7 @@ std::string status_json(const Status& status, const std::vector<ExplainedSetting
                  {"kafka_silent_seconds", status.kafka_silent ? Json(seconds(*status.kafka_silent)) : Json(nullptr)},
                  {"partitions", partitions_json(status)},
                  {"pauses", pauses_json(status)},
+                 {"breakers", breakers_json(status)},
                  {"limiters", limiters_json(status)},
                  {"token_log", token_log_json(status)},
                  {"store", store_json(status)},

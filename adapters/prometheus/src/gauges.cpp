@@ -107,6 +107,12 @@ void add_partitions(const Status& status, std::vector<MetricFamily>& to) {
   each_partition(status, to, "turnstile_partition_paused",
                  "1: an operator has paused it, or its topic. Paused keys do not count.",
                  [](const PartitionStatus& p) { return p.paused ? 1.0 : 0.0; });
+  {
+    Series breakers(to, "turnstile_handler_breaker_open",
+                    "1: too many calls of the handler failed, and its messages wait, except for probes.");
+    for (const BreakerStatus& breaker : status.breakers)
+      breakers.add(breaker.is_open ? 1 : 0, {{"topic", breaker.topic}});
+  }
   std::set<TopicPartition> stalled;
   for (const PartitionProblem& problem : status.health.problems) stalled.insert(problem.at);
   each_partition(status, to, "turnstile_partition_stalled",

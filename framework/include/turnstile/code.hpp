@@ -59,6 +59,7 @@ enum class Code : std::uint8_t {
   topic_recreated,          ///< A topic was deleted and created again, or records were cut off its end.
 
   // Messages and handlers
+  breaker_open,            ///< Too many calls of a handler failed, and its topic pauses.
   claim_lost,              ///< The claim of a running message was lost.
   crash_suspects,          ///< Messages were running when a process died.
   dead_letter_refused,     ///< A message failed permanently, and its dead letter could not be written.

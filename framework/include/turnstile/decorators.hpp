@@ -8,8 +8,11 @@
 
 #include <chrono>
 #include <concepts>
+#include <exception>
 #include <memory>
+#include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "turnstile/handler.hpp"
@@ -96,6 +99,67 @@ struct exponential {
 /// Runs failed messages again after growing delays, outside of the transaction. Other keys are not blocked.
 inline auto retry(exponential e) {
   return detail::Policy{[e](TopicSettings& s) { s.retry = RetryPolicy{e.attempts, e.first, e.cap}; }};
+}
+
+/// When the circuit breaker of break_on() opens. The configuration overrides it.
+struct breaking {
+  std::optional<std::int64_t> percent{};                ///< of the calls that failed; default 50
+  std::optional<std::int64_t> least{};                  ///< calls before it may open; default 20
+  std::optional<std::chrono::milliseconds> window{};    ///< in which calls are counted; default 10 s
+  std::optional<std::chrono::milliseconds> open_for{};  ///< until probes run; default 30 s
+};
+namespace detail {
+template <class Counts>
+struct BreakOn {
+  Counts counts;
+  breaking when;
+  void decorate(Pipeline& pipeline) const {
+    pipeline.breaks_on = counts;
+    TopicSettings& s = pipeline.settings;
+    if (when.percent) s.break_percent = when.percent;
+    if (when.least) s.break_least = when.least;
+    if (when.window) s.break_window = when.window;
+    if (when.open_for) s.break_for = when.open_for;
+  }
+};
+template <class E>
+bool is_of(const std::exception_ptr& thrown) {
+  try {
+    if (thrown) std::rethrow_exception(thrown);
+  } catch (const E&) {
+    return true;
+  } catch (...) {
+  }
+  return false;
+}
+}  // namespace detail
+
+/// A circuit breaker for the service that the handler calls. When too many calls of the handler fail, the topic pauses in
+/// all processes of the consumer group. Then single messages run as probes, until the service answers again. A failure
+/// while the breaker is not closed counts as no attempt, and dead-letters nothing. Without types, every failure counts;
+/// with types, only exceptions of these types. In a Consumer only.
+template <class... E>
+auto break_on(breaking when = {}) {
+  const auto counts = []([[maybe_unused]] const std::exception_ptr& thrown) {
+    if constexpr (sizeof...(E) == 0) return true;
+    else return (detail::is_of<E>(thrown) || ...);
+  };
+  return detail::BreakOn<decltype(counts)>{counts, when};
+}
+/// The same for exceptions for which `counts` returns true.
+template <class Predicate>
+  requires std::is_invocable_r_v<bool, const Predicate&, const std::exception&>
+auto break_on(Predicate counts, breaking when = {}) {
+  const auto counts_thrown = [counts = std::move(counts)](const std::exception_ptr& thrown) {
+    try {
+      if (thrown) std::rethrow_exception(thrown);
+    } catch (const std::exception& e) {
+      return static_cast<bool>(counts(e));
+    } catch (...) {
+    }
+    return false;
+  };
+  return detail::BreakOn<decltype(counts_thrown)>{counts_thrown, when};
 }
 
 /// Sends messages that failed permanently to this topic (default "<topic>.dlq"), with headers that name the reason.

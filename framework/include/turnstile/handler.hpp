@@ -2,6 +2,7 @@
 // The types that can be handlers, and the form in which the framework stores a handler.
 
 #include <concepts>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <span>
@@ -71,6 +72,9 @@ class Pipeline {
   /// The settings that the code makes. The configuration can override each of them.
   TopicSettings settings;
   std::vector<std::shared_ptr<Observer>> observers;  ///< of this topic; see observe()
+  /// Whether a failure counts for the circuit breaker; see break_on(). It gets the exception of the handler, or null if
+  /// the handler returned an outcome. Empty: there is no circuit breaker.
+  std::function<bool(const std::exception_ptr&)> breaks_on;
 
  private:
   template <class H>

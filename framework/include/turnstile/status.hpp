@@ -82,6 +82,14 @@ struct StoredIds {
   std::optional<Timestamp> all_since;
 };
 
+/// The circuit breaker of a topic with break_on().
+struct BreakerStatus {
+  std::string topic;     ///< the topic
+  bool is_open = false;  ///< no handler starts, except for probes
+  /// Open: until probes may run. 0: they run now.
+  std::chrono::milliseconds left{0};
+};
+
 /// The state of a consumer.
 struct Status {
   Health health;  ///< as of Consumer::health()
@@ -95,6 +103,7 @@ struct Status {
   std::vector<RunningHandler> running;      ///< at most one for each worker
   std::vector<LimiterStatus> limiters;      ///< those of its topics, in the order of their names
   std::vector<ports::Pause> pauses;         ///< those of its topics that are in effect
+  std::vector<BreakerStatus> breakers;      ///< those of its topics
   /// Absent: its limits need no token log.
   std::optional<ports::TokenLogState> token_log{};
   /// Whether PostgreSQL could be used when it was used last, by a handler or for this status. Absent: no topic needs it.

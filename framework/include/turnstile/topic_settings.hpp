@@ -46,6 +46,14 @@ struct RetrySettings {
   bool operator==(const RetrySettings&) const = default;
 };
 
+/// When the circuit breaker of break_on() opens, and for how long.
+struct BreakPolicy {
+  std::int64_t percent = 50;                   ///< opens when this part of the calls in the window failed
+  std::int64_t least = 20;                     ///< and when there were this many calls
+  std::chrono::milliseconds window{10'000};    ///< the time in which calls are counted
+  std::chrono::milliseconds open_for{30'000};  ///< then probes run
+};
+
 /// How long ids are kept by default: one day longer than Kafka's default for records (retention.ms, 7 days). The extra
 /// day is needed because the broker deletes whole segments, and groups lag (hazard: ids-outlive-topic).
 inline constexpr std::chrono::seconds kKeepIdsByDefault = std::chrono::hours(8 * 24);
@@ -75,6 +83,10 @@ struct TopicSettings {
   /// Must exceed the topic's retention. Default: see keep_ids_by_default().
   std::optional<std::chrono::seconds> keep_ids_for;
   std::optional<std::chrono::milliseconds> handler_timeout;  ///< after it the stop_token is set; default 30 s
+  std::optional<std::int64_t> break_percent;                 ///< BreakPolicy::percent, with break_on(); default 50
+  std::optional<std::int64_t> break_least;                   ///< BreakPolicy::least, with break_on(); default 20
+  std::optional<std::chrono::milliseconds> break_window;     ///< BreakPolicy::window, with break_on(); default 10 s
+  std::optional<std::chrono::milliseconds> break_for;        ///< BreakPolicy::open_for, with break_on(); default 30 s
   std::optional<RetrySettings> retry;                        ///< default: 5 attempts, 100 ms doubling to 30 s
   /// "" means "<topic>.dlq". Not set: a failing message is retried forever.
   std::optional<std::string> dead_letter;

@@ -202,6 +202,16 @@ std::span<const Setting<TopicSettings>> topic_keys() {
       special<BackoffLine, Backoff>(
           "retry.backoff", "\"100ms..30s\"",
           "The first and the longest wait between two attempts. It doubles each time, and a random part of up to half is taken off."),
+      line<Number<1, 100>, &S::break_percent, S>(
+          "break_percent", "50", {},
+          "With `break_on(...)`: the circuit breaker opens when this part of the calls failed, in percent."),
+      line<Number<1>, &S::break_least, S>("break_least", "20", {},
+                                          "With `break_on(...)`: it does not open before this many calls."),
+      line<Duration<100, kHour>, &S::break_window, S>("break_window", "\"10s\"", {},
+                                                      "With `break_on(...)`: the time in which calls are counted."),
+      line<Duration<100, kDay>, &S::break_for, S>(
+          "break_for", "\"30s\"", {},
+          "With `break_on(...)`: how long an open circuit breaker waits before messages run as probes."),
       line<Checked<check_dead_letter>, &S::dead_letter, S>(
           "dead_letter", {}, "a failing message is retried forever, and what cannot be retried is parked",
           "A topic for messages that failed permanently; `\"\"` is `NAME.dlq`."),

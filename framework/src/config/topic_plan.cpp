@@ -36,6 +36,10 @@ TopicPlan plan_topic(const std::string& topic, const TopicSettings& set) {
                                                    settings.mode == Mode::by_offset ? "offset" : "header:message-id")),
                  .dead_letter = dead_letter_name(topic, settings)};
   plan.retry = settings.retry->over({});
+  plan.breaks = {.percent = *settings.break_percent,
+                 .least = *settings.break_least,
+                 .window = *settings.break_window,
+                 .open_for = *settings.break_for};
   plan.mode = *settings.mode;
   plan.order = *settings.order;
   if (settings.limit) {

@@ -32,6 +32,8 @@ struct Failure {
   /// affected.
   bool by_handler = false;
   int busy_tries = 0;       ///< by_handler: how often in a row
+  bool breaks = false;      ///< it counts for the topic's circuit breaker, if the handler is to blame
+  bool caught = false;      ///< the circuit breaker is not closed: it counts as no attempt
   std::size_t handled = 0;  ///< messages whose handler was called
 };
 

@@ -20,6 +20,9 @@ struct HandlerCall {
 HandlerCall call_handler(Unit& unit, std::span<const Message> messages, Context& context, const Items& items,
                          UnitItem* culprit);
 
+/// The handler is to blame for this failure: it counts for the circuit breaker, if the topic has one.
+void count_failure(Unit& unit, Failure& failure);
+
 /// The messages of these items, for a handler that takes several at once. `attempt` is the highest of their attempt
 /// numbers.
 struct Batch {

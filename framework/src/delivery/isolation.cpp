@@ -47,11 +47,12 @@ void run_isolating(Unit& unit, Verdicts& verdicts, Items all, const Attempt& att
     stack.pop_back();
     unit.remove_blocked(piece.items);
     if (piece.items.empty()) continue;
-    if (unit.watch().is_over()) return;
+    if (unit.is_over()) return;
     const std::optional<Failure> failure = attempt(piece.items);
     if (!failure) continue;
     switch (failure->kind) {
       case Failure::Kind::failed:
+        if (failure->caught) return verdicts.put_back(piece.items);
         if (piece.items.size() == 1) {
           verdicts.failed(*piece.items.front(), *failure);
         } else {

@@ -42,7 +42,7 @@ void LeasedRun::run_claimed(const Items& items) {
   for (std::size_t k = 0; k < items.size(); ++k) {
     UnitItem& item = *items[k];
     const bool is_claimed = item.claim.state == ports::Claim::State::claimed;
-    if (claimed_.is_over() || unit_.is_blocked(item)) {
+    if (claimed_.is_over() || unit_.is_over() || unit_.is_blocked(item)) {
       if (is_claimed) claimed_.give_back(item);
     } else if (!is_claimed) {
       not_claimed(item);
@@ -96,7 +96,7 @@ void LeasedRun::run_handler(const Items& items) {
        .message = alone != nullptr ? &batch.messages.front() : nullptr,
        .trace = alone != nullptr ? unit_.begin_trace(*alone) : nullptr});
   const auto began = std::chrono::steady_clock::now();
-  const HandlerCall called = call_handler(unit_, batch.messages, context, {}, nullptr);
+  HandlerCall called = call_handler(unit_, batch.messages, context, {}, nullptr);
   const auto took = std::chrono::steady_clock::now() - began;
   unit_.result().counts.handler_time += took;
   if (alone != nullptr) unit_.memory().note_handler_time(took);
@@ -106,9 +106,15 @@ void LeasedRun::run_handler(const Items& items) {
       items[k]->skipped = called.skipped;
       claimed_.done(*items[k], outgoing.take(k));
     }
-  } else if (alone != nullptr) {
+    return;
+  }
+  count_failure(unit_, *called.failure);
+  if (alone != nullptr) {
     claimed_.failed(*alone, called.failure->why);
     verdicts_.failed(*alone, *called.failure);
+  } else if (called.failure->caught) {
+    for (UnitItem* const item : items) claimed_.failed(*item, called.failure->why);
+    verdicts_.put_back(items);
   } else {
     run_halves(items);
   }
@@ -120,7 +126,7 @@ void LeasedRun::run_halves(const Items& items) {
   for (const Items& half : split(items, nullptr)) {
     Items left;
     for (UnitItem* const item : half) {
-      if (claimed_.is_over() || unit_.is_blocked(*item)) claimed_.give_back(*item);
+      if (claimed_.is_over() || unit_.is_over() || unit_.is_blocked(*item)) claimed_.give_back(*item);
       else left.push_back(item);
     }
     if (!left.empty()) run_handler(left);

@@ -23,7 +23,7 @@ void PlainRun::run_items(const Items& items) {
   // One measurement for all: reading the clock twice for each message would cost more than a short handler.
   const Timed timed(unit_.result().counts.handler_time);
   for (UnitItem* const item : items) {
-    if (unit_.watch().is_over()) return;
+    if (unit_.is_over()) return;
     if (!unit_.is_blocked(*item)) run_alone(*item);
   }
 }
@@ -32,11 +32,12 @@ void PlainRun::run_alone(UnitItem& item) {
   if (const auto letter = unit_.memory().pending_dead_letter(unit_.place(), item.message()))
     return verdicts_.dead_letter(item, *letter);
   if (is_killer(unit_, item)) return verdicts_.dead_letter(item, reason_killed(unit_, item));
-  const HandlerCall called = call({item.work->message, 1}, item.work->attempt, &item);
+  HandlerCall called = call({item.work->message, 1}, item.work->attempt, &item);
   if (!called.failure) {
     item.skipped = called.skipped;
     verdicts_.done(item);
   } else if (!excuses(*called.failure, {&item})) {
+    count_failure(unit_, *called.failure);
     verdicts_.failed(item, *called.failure);
   }
 }
@@ -57,6 +58,7 @@ std::optional<Failure> PlainRun::run_together(const Items& items) {
     return std::nullopt;
   }
   if (excuses(*called.failure, items)) return std::nullopt;
+  count_failure(unit_, *called.failure);
   // Without a transaction, every error is a failure of the handler, also an error of a store.
   called.failure->kind = Failure::Kind::failed;
   called.failure->culprit = nullptr;

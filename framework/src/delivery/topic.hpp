@@ -8,6 +8,7 @@
 
 #include "config/topic_plan.hpp"
 #include "delivery/dead_letters.hpp"
+#include "delivery/handler_breaker.hpp"
 #include "delivery/lease_renewer.hpp"
 #include "delivery/producer_secrets.hpp"
 #include "delivery/topic_memory.hpp"
@@ -44,13 +45,15 @@ struct Topic {
         pipeline(std::move(its_pipeline)),
         handler(std::move(its_handler)),
         services(std::move(its_services)),
-        memory(plan.stop_after_dead) {}
+        memory(plan.stop_after_dead),
+        breaker(pipeline.breaks_on ? std::make_unique<HandlerBreaker>(plan.breaks) : nullptr) {}
 
   TopicPlan plan;
   Pipeline pipeline;
   HandlerId handler;
   TopicServices services;
   TopicMemory memory;
+  std::unique_ptr<HandlerBreaker> breaker;  ///< null without break_on()
 };
 
 }  // namespace turnstile::detail

@@ -52,6 +52,8 @@ class TopicRunner {
   void forget(const TopicPartition& at) { topic_.memory.forget(at); }
 
   [[nodiscard]] const TopicPlan& plan() const noexcept { return topic_.plan; }
+  /// Null without break_on().
+  [[nodiscard]] HandlerBreaker* breaker() const noexcept { return topic_.breaker.get(); }
   [[nodiscard]] HandlerId handler() const noexcept { return topic_.handler; }
   [[nodiscard]] const Services& services() const noexcept { return topic_.services; }
 

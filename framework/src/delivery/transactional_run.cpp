@@ -103,7 +103,7 @@ std::optional<Failure> TransactionalRun::run_one_by_one(const Items& items) {
     UnitItem& item = *items[k];
     if (item.admission != ports::Admission::fresh) continue;
     // Reads the clock: if the process was suspended during the unit, the engine may not have cancelled the unit yet.
-    if (unit_.watch().is_over()) return Failure{.kind = Kind::cancelled};
+    if (unit_.is_over()) return Failure{.kind = Kind::cancelled};
     session().at_message(k);
     TransactionOutgoing outgoing(unit_, {&items[k], 1}, &item);
     Context context({.tx = &session().transaction(),
@@ -124,6 +124,7 @@ std::optional<Failure> TransactionalRun::run_one_by_one(const Items& items) {
     published_ += outgoing.published();
     if (called.failure) {
       judge(*called.failure, session().standing(), &item);
+      if (called.failure->kind == Kind::failed) count_failure(unit_, *called.failure);
       return std::move(called.failure);
     }
     TURNSTILE_FAILPOINT("after-handler");
@@ -150,6 +151,7 @@ std::optional<Failure> TransactionalRun::run_as_batch(const Items& items, const 
   TURNSTILE_FAILPOINT("after-handler");
   if (called.failure) {
     judge(*called.failure, session().standing(), nullptr);
+    if (called.failure->kind == Kind::failed) count_failure(unit_, *called.failure);
     called.failure->culprit = nullptr;  // a deferred statement's error names a message, but it concerns the batch
   }
   return std::move(called.failure);

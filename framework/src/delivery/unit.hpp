@@ -63,6 +63,10 @@ class Unit {
   const TraceContext* begin_trace(UnitItem& item) const {
     return item.trace = trace_ ? trace_->begin_handler(item.message()) : nullptr;
   }
+  /// No further handler of this unit may start: it was cancelled, or the circuit breaker is open.
+  [[nodiscard]] bool is_over() const {
+    return watch_.is_over() || (topic_.breaker && topic_.breaker->is_open(std::chrono::steady_clock::now()));
+  }
   /// The scope of a transaction over items of this unit, for the inbox.
   [[nodiscard]] ports::InboxScope scope() const;
   [[nodiscard]] std::vector<ports::InboxEntry> entries(const Items& items) const;

@@ -81,6 +81,7 @@ void Verdicts::duplicate(UnitItem& item) {
 void Verdicts::failed(UnitItem& item, const Failure& failure) {
   const int attempt = item.work->attempt;
   unit_.memory().forget_busy(unit_.place(), item.offset());
+  if (failure.caught) return put_back({&item});
   const AfterFailure next = after_failure(unit_.plan(), failure, attempt, chance());
   if (next.dead_letter) return dead_letter(item, *next.dead_letter);
   retry(item, next.delay, attempt + 1, next.why);
@@ -199,6 +200,13 @@ void Verdicts::again_soon(const Items& items, const std::string& why, int tries)
   const auto most = std::min(kBusyDelay * (1 << std::clamp(tries - 1, 0, kMostDoublings)), kMostBusyDelay);
   for (UnitItem* const item : items)
     wait(*item, milliseconds(1 + static_cast<int>(chance() * static_cast<double>(most.count()))));
+}
+
+void Verdicts::put_back(const Items& items) {
+  for (UnitItem* const item : items) {
+    item->verdict = {};
+    unit_.block(*item);
+  }
 }
 
 void Verdicts::wait_for_store(const Items& items) {

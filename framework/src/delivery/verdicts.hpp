@@ -31,6 +31,8 @@ class Verdicts {
   void pass_over(UnitItem& item, std::string_view handler);
   /// The items could not run now, and have not failed: no attempt is counted. `tries`: how often in a row.
   void again_soon(const Items& items, const std::string& why, int tries = 0);
+  /// The circuit breaker caught their failure: they wait at their places until it is closed, and no attempt is counted.
+  void put_back(const Items& items);
   /// The same for handlers that need the store while it is unavailable.
   void wait_for_store(const Items& items);
   /// The message runs again after `delay` with the same attempt number. The messages behind it wait.

@@ -80,7 +80,10 @@ void Engine::run(const std::atomic<int>& stop) {
                                                                   .retained = retained(shared_->topics),
                                                                   .producers = numbering_producers(shared_->topics),
                                                                   .observers = observers,
-                                                                  .pauses = {names_, need_store(shared_->topics)}},
+                                                                  .pauses = {.topics = names_,
+                                                                             .needs_store = need_store(shared_->topics),
+                                                                             .group = settings_.group,
+                                                                             .breakers = breakers_of(shared_->topics)}},
                                         shared_->scheduler, store_, run_log_, std::move(calls));
   reporter_ =
       std::make_unique<StatusReporter>(StatusReporter::Settings{.observers = observers,

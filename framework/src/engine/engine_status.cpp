@@ -82,6 +82,13 @@ void Engine::describe(Status& status) const {
     if (need_store(shared_->topics)) status.store_available = store.empty();
     if (at_work && !store.empty() && all_wait) health.reason = "the database cannot be used: " + store;
     else if (at_work && limiters.state != LimitersHealth::State::working) health.reason = limiters.why;
+    for (const auto& topic : shared_->topics) {
+      const HandlerBreaker* const breaker = topic->runner.breaker();
+      if (breaker == nullptr) continue;
+      const auto until = breaker->open_until();
+      const auto left = std::chrono::duration_cast<milliseconds>(until.value_or(now) - now);
+      status.breakers.push_back({topic->runner.plan().topic, until.has_value(), std::max(left, milliseconds(0))});
+    }
     for (const LanePtr& lane : lanes) {
       status.partitions.push_back(describe_lane(*lane, now_of_day));
       if (!is_stuck(*lane, now, settings_.consumer.stall_after)) continue;

@@ -2,6 +2,13 @@
 
 namespace turnstile::detail {
 
+bool LaneState::is_held() const {
+  if (phase != Phase::open) return false;
+  const HandlerBreaker* const breaker = topic.runner.breaker();
+  const bool nothing_starts = paused || (breaker != nullptr && !breaker->is_closed());
+  return (nothing_starts && lane.running() == 0) || lane.is_oldest_paused();
+}
+
 void LaneState::look_at(const Pauses& pauses) {
   paused = pauses.hold(place.at);
   waits_for_pauses = pauses.unknown && topic.needs_store() && !topic.fails_open();

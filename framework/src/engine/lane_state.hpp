@@ -74,10 +74,8 @@ struct LaneState {
 
   /// Whether its messages may start. Those of paused keys wait in `lane`.
   [[nodiscard]] bool may_start() const noexcept { return phase == Phase::open && !paused && !waits_for_pauses; }
-  /// Whether it makes no progress because an operator wants that.
-  [[nodiscard]] bool is_held() const {
-    return phase == Phase::open && ((paused && lane.running() == 0) || lane.is_oldest_paused());
-  }
+  /// Whether it makes no progress because an operator, or the circuit breaker of its handler, wants that.
+  [[nodiscard]] bool is_held() const;
   void look_at(const Pauses& pauses);
 };
 using LanePtr = std::shared_ptr<LaneState>;

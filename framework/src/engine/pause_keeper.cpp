@@ -59,7 +59,10 @@ PeriodicThread::Time PauseKeeper::look() {
 std::optional<std::vector<PauseKeeper::Known>> PauseKeeper::ask() {
   try {
     std::vector<Known> answer;
-    for (ports::Pause& pause : pauses_->active()) {
+    tell_others();
+    std::vector<ports::Pause> all = pauses_->active();
+    hear(all);
+    for (ports::Pause& pause : all) {
       const auto& topics = settings_.topics;
       if (!pause.part.breaker_of.empty()) continue;
       if (std::find(topics.begin(), topics.end(), pause.part.topic) == topics.end()) continue;
@@ -80,6 +83,42 @@ std::optional<std::vector<PauseKeeper::Known>> PauseKeeper::ask() {
     else fail(e.what());
   }
   return std::nullopt;
+}
+
+void PauseKeeper::tell_others() {
+  for (const auto& [topic, breaker] : settings_.breakers) {
+    const auto news = breaker->take_news(steady_clock::now());
+    if (!news) continue;
+    const ports::PausedPart part{topic, {}, {}, settings_.group};
+    try {
+      if (news->left) pauses_->begin({.part = part, .by = run_log_->member(), .why = news->why, .left = news->left});
+      else pauses_->end(part);
+    } catch (...) {
+      breaker->again();
+      throw;
+    }
+  }
+}
+
+void PauseKeeper::hear(const std::vector<ports::Pause>& all) {
+  for (const auto& [topic, breaker] : settings_.breakers) {
+    const ports::PausedPart part{topic, {}, {}, settings_.group};
+    const auto stored = std::find_if(all.begin(), all.end(), [&](const ports::Pause& p) { return p.part == part; });
+    const bool is_open = stored != all.end();
+    switch (breaker->hear(is_open ? stored->left : std::nullopt, steady_clock::now())) {
+      case HandlerBreaker::Change::none: continue;
+      case HandlerBreaker::Change::opened:
+        run_log_->warn(Code::breaker_open, "the circuit breaker of topic " + topic + " is open, because " + stored->by +
+                                               " has opened it (" + stored->why +
+                                               "): no handler of it starts until probes succeed");
+        break;
+      case HandlerBreaker::Change::closed:
+        run_log_->info("the circuit breaker of topic " + topic +
+                       " is closed by another process: its handlers start again");
+        break;
+    }
+    breaks_ = true;
+  }
 }
 
 void PauseKeeper::fail(const std::string& why) {
@@ -105,7 +144,7 @@ void PauseKeeper::tell(std::vector<Known> now_known) {
   known_ = std::move(now_known);
   Pauses pauses{.all = {}, .unknown = unknown_};
   for (const Known& one : known_) pauses.all.push_back(one.pause);
-  scheduler_.set_pauses(std::move(pauses));
+  scheduler_.set_pauses(std::move(pauses), std::exchange(breaks_, false));
 }
 
 }  // namespace turnstile::detail

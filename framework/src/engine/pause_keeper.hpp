@@ -1,11 +1,13 @@
 #pragma once
 // Asks the store once a second what is paused, and tells the scheduler. While the store is unavailable, the last known
-// pauses stay in effect, and end when they should.
+// pauses stay in effect, and end when they should. It also tells the other processes of the group when the circuit breaker
+// of a handler opens or closes, and tells it what they report.
 
 #include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/scheduler.hpp"
@@ -21,6 +23,8 @@ class PauseKeeper {
     /// False: no topic needs the store, so it may have no tables. Then nothing is ever paused.
     bool needs_store = true;
     std::chrono::milliseconds every{1'000};
+    std::string group{};
+    std::vector<std::pair<std::string, HandlerBreaker*>> breakers{};  ///< by topic
   };
   /// Asks for the first time before it returns, so that nothing starts that is paused.
   PauseKeeper(Settings settings, Scheduler& scheduler, const std::shared_ptr<ports::Store>& store,
@@ -42,6 +46,8 @@ class PauseKeeper {
   [[nodiscard]] std::optional<std::vector<Known>> ask();
   void tell(std::vector<Known> now_known);
   void fail(const std::string& why);
+  void tell_others();
+  void hear(const std::vector<ports::Pause>& all);
 
   const Settings settings_;
   Scheduler& scheduler_;
@@ -52,6 +58,7 @@ class PauseKeeper {
   bool has_asked_ = false;  ///< the store has answered, or refused to
   bool fails_ = false;      ///< it did not answer the last question
   bool has_no_tables_ = false;
+  bool breaks_ = false;  ///< a circuit breaker has changed since the scheduler was told
   PeriodicThread thread_;
 };
 

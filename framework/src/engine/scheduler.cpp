@@ -129,19 +129,24 @@ bool Scheduler::pick_from(const LanePtr& lane, LaneUnit& unit, SteadyTime now, M
   TopicState& topic = lane->topic;
   if (topic.delivered.empty() && topic.asked > waiting_) return breaker_.is_closed() && pick_look_up(lane, unit);
   if (!lane->lane.ready(now) || is_crowded(*lane, now, missing)) return false;
+  HandlerBreaker* const handler_breaker = topic.runner.breaker();
+  if (handler_breaker != nullptr && handler_breaker->waits(now)) return false;
   using Entry = StoreBreaker::Entry;
   const Entry entry = topic.needs_store() ? breaker_.enter(now, topic.runner.plan().store_down) : Entry::with_store;
   if (entry == Entry::waits) return false;
   const bool unclaimed = entry == Entry::unclaimed;
   // With suspects the permit is taken last: if it were returned under this lock, it would call the scheduler.
   const bool careful = lane->lane.has_suspects();
+  const bool probes = handler_breaker != nullptr && handler_breaker->begin_probe(now);
+  const std::size_t most = probes ? 1 : unit_size(*lane);
   const auto undo = [&] {
     for (const Work& work : unit.works) lane->lane.put_back(work);
     unit.works.clear();
     if (entry == Entry::as_probe) breaker_.leave();
+    if (probes) handler_breaker->leave();
   };
   if (careful) {
-    lane->lane.hand_out(unit_size(*lane), now, unit.works);
+    lane->lane.hand_out(most, now, unit.works);
     if (unit.works.empty() || (unit.works.front().alone && (unclaimed || !is_quiet_for(lane, missing)))) {
       undo();
       return false;
@@ -151,13 +156,14 @@ bool Scheduler::pick_from(const LanePtr& lane, LaneUnit& unit, SteadyTime now, M
     undo();
     return breaker_.is_closed() && pick_look_up(lane, unit);
   }
-  if (!careful) lane->lane.hand_out(unit_size(*lane), now, unit.works);
+  if (!careful) lane->lane.hand_out(most, now, unit.works);
   lane->crowded_since.reset();
   unit.received_at.reset();
   if (topic.runner.services().tracer && !unit.works.empty())
     unit.received_at = arrival_of(*lane, unit.works.front().message->offset());
   unit.lane = lane;
   unit.unclaimed = unclaimed;
+  unit.probes = probes;
   unit.alone = runs_alone_ = !unit.works.empty() && unit.works.front().alone;
   return true;
 }
@@ -231,6 +237,8 @@ SteadyTime Scheduler::next_event(SteadyTime now) const {
     if (lane->topic.needs_store() && !lane->topic.fails_open() && !breaker_.is_closed())
       consider(breaker_.next_probe());
     if (const auto due = lane->lane.next_due()) consider(*due);
+    const HandlerBreaker* const breaker = lane->topic.runner.breaker();
+    if (const auto probe = breaker != nullptr ? breaker->next_probe() : std::nullopt) consider(*probe);
   }
   return until;
 }
@@ -245,6 +253,10 @@ void Scheduler::finish(LaneUnit& unit, UnitResult result, WorkerSlot& slot) {
     const std::lock_guard lock(mutex_);
     slot.lane.reset();
     apply(unit, result, now);
+    if (std::exchange(unit.probes, false)) {
+      unit.lane->topic.runner.breaker()->leave();
+      wake_all();
+    }
     if (std::exchange(unit.alone, false)) {
       runs_alone_ = false;
       wake_all();

@@ -73,8 +73,8 @@ class Scheduler {
   void store_failed(const std::string& why);
   /// As far as known.
   [[nodiscard]] bool store_available() const;
-  /// What is paused from now on.
-  void set_pauses(Pauses pauses);
+  /// What is paused from now on. `breaks`: the circuit breaker of a handler has changed, too.
+  void set_pauses(Pauses pauses, bool breaks = false);
   /// When the store became available (true) or unavailable, since the last call. Tell observers without the lock.
   [[nodiscard]] std::vector<bool> take_store_changes();
   template <class F>

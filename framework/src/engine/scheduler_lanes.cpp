@@ -113,10 +113,10 @@ void Scheduler::admit(LaneState& lane, const OwnedPartition& place) {
   wake_all();
 }
 
-void Scheduler::set_pauses(Pauses pauses) {
+void Scheduler::set_pauses(Pauses pauses, bool breaks) {
   {
     const std::lock_guard lock(mutex_);
-    if (pauses.is_same(pauses_)) return;
+    if (!breaks && pauses.is_same(pauses_)) return;
     pauses_ = std::move(pauses);
     for (const auto& lane : lanes_) lane->look_at(pauses_);
     wake_all();

@@ -71,6 +71,11 @@ std::vector<TopicSettings> effective_settings(const ConsumerSpec& spec, bool cal
     const auto found = check_topic(config, name, settings, caller_raises ? RunBy::poll_loop : RunBy::consumer);
     problems.insert(problems.end(), found.begin(), found.end());
     all.push_back(settings);
+    if (caller_raises && pipeline.breaks_on) {
+      problems.push_back(
+          "topic '" + name +
+          "': break_on() works in a Consumer only, because a PollLoop cannot hold messages back; remove it");
+    }
   }
   std::map<std::string, std::string> dead_letters;
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -283,6 +288,15 @@ std::vector<std::shared_ptr<HandlerRetention>> retained(const std::vector<std::u
   std::vector<std::shared_ptr<HandlerRetention>> all;
   for (const auto& topic : topics) {
     if (const auto& retention = topic->runner.services().retention) all.push_back(retention);
+  }
+  return all;
+}
+
+std::vector<std::pair<std::string, HandlerBreaker*>> breakers_of(
+    const std::vector<std::unique_ptr<TopicState>>& topics) {
+  std::vector<std::pair<std::string, HandlerBreaker*>> all;
+  for (const auto& topic : topics) {
+    if (HandlerBreaker* const breaker = topic->runner.breaker()) all.emplace_back(topic->runner.plan().topic, breaker);
   }
   return all;
 }

@@ -59,6 +59,10 @@ bool need_store(const std::vector<std::unique_ptr<TopicState>>& topics);
 /// The retentions of the handlers that store ids.
 std::vector<std::shared_ptr<HandlerRetention>> retained(const std::vector<std::unique_ptr<TopicState>>& topics);
 
+/// The circuit breakers of the handlers, by topic.
+std::vector<std::pair<std::string, HandlerBreaker*>> breakers_of(
+    const std::vector<std::unique_ptr<TopicState>>& topics);
+
 /// Null unless producers number their requests to one of the topics.
 std::shared_ptr<ports::Producers> numbering_producers(const std::vector<std::unique_ptr<TopicState>>& topics);
 

@@ -27,6 +27,7 @@ struct LaneUnit {
   /// may change before it ends.
   std::optional<OwnedPartition> looks_up{};
   bool unclaimed = false;  ///< PostgreSQL is unavailable, and the topic continues without it
+  bool probes = false;     ///< a probe of the topic's circuit breaker
   bool alone = false;      ///< nothing else runs until it has ended
 };
 

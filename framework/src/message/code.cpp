@@ -51,6 +51,7 @@ constexpr std::array kNames{
     Named{topic_deleted, "topic_deleted"},
     Named{topic_paused, "topic_paused"},
     Named{topic_recreated, "topic_recreated"},
+    Named{breaker_open, "breaker_open"},
     Named{claim_lost, "claim_lost"},
     Named{crash_suspects, "crash_suspects"},
     Named{dead_letter_refused, "dead_letter_refused"},
