@@ -123,9 +123,9 @@ struct TracingSettings {
   /// The parts of `endpoint`.
   struct Target {
     bool is_https = false;  ///< whether the URL begins with https:
-    std::string host;  ///< a name or an address, without the brackets of IPv6
-    int port = 0;      ///< of the URL; else 80 or 443
-    std::string path;  ///< of the request for spans, as in "/v1/traces"
+    std::string host;       ///< a name or an address, without the brackets of IPv6
+    int port = 0;           ///< of the URL; else 80 or 443
+    std::string path;       ///< of the request for spans, as in "/v1/traces"
   };
   /// Absent: `endpoint` is empty, or no such URL.
   [[nodiscard]] std::optional<Target> target() const;

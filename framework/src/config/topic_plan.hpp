@@ -23,7 +23,7 @@ struct TopicPlan {
   std::int64_t limit = 0;
   IdSource id_source;
   RetryPolicy retry{};
-  BreakPolicy breaks{};  ///< with break_on()
+  BreakPolicy breaks{};                      ///< with break_on()
   std::optional<std::string> dead_letter{};  ///< a topic's name, never ""
   std::int64_t stop_after_dead = 0;          ///< 0: never
   std::size_t batch = 0;
