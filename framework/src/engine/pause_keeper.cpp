@@ -73,7 +73,8 @@ std::optional<std::vector<PauseKeeper::Known>> PauseKeeper::ask() {
     return answer;
   } catch (const StoreUnavailable& e) {
     unknown_ = !has_asked_;
-    fail(e.what());
+    // The scheduler has reported the outage, if it knows of it.
+    if (scheduler_.store_available()) fail(e.what());
   } catch (const std::exception& e) {
     // Perhaps a right is missing. Messages that need the store need other rights too, so they do not wait for this one.
     has_asked_ = true;

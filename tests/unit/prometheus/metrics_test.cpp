@@ -34,6 +34,7 @@ Status full_status() {
   status.running.push_back({{"t", 0}, 11, "t", 2s});
   status.limiters.push_back({"psp", {.limit = 64, .in_use = 3, .held = 5, .share = 8, .waiting = 1}});
   status.token_log = ports::TokenLogState{.available = true, .lease_left = 8s, .unread = 2, .epochs = 4};
+  status.breakers.push_back({.topic = "t", .is_open = true, .left = 3s});
   status.store_available = true;
   status.ids.push_back({"t", 8 * 24h, Timestamp(1'700'000'000s)});
   status.ids.push_back({"u", {}, {}});
