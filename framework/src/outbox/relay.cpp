@@ -89,7 +89,14 @@ void Relay::step(Time now) {
     shards_ = outbox_->keep_shards(settings_.owner, settings_.lease);
     keep_again_ = now + settings_.lease / kKeepsPerLease;
   }
-  if (!shards_.empty()) next_due_ = outbox_->release_due(shards_, settings_.batch).next;
+  if (!shards_.empty() && now >= look_for_due_) {
+    const auto due = outbox_->release_due(shards_, settings_.batch);
+    next_due_ = due.next;
+    // Not with each batch of a busy outbox, unless more may be due than it has moved.
+    look_for_due_ = due.moved < settings_.batch
+                        ? now + std::min(settings_.look_every, due.next.value_or(settings_.look_every))
+                        : now;
+  }
   found_some_ = !shards_.empty() && send_some() > 0;
   if (found_some_) found_at_ = now;
   else if (now - found_at_ > settings_.asleep_after) fall_asleep();
@@ -168,7 +175,7 @@ void Relay::put_aside(const ports::OutboxRecord& record, const std::string& why)
 void Relay::wait() {
   std::unique_lock lock(mutex_);
   auto pause = !well_ ? kPause : awake_ ? settings_.look_every : settings_.look_asleep_every;
-  if (well_ && next_due_) pause = std::clamp(*next_due_, kShortestPause, pause);
+  if (well_ && next_due_) pause = std::min(pause, std::max(*next_due_, kShortestPause));
   if (!well_) wake_.wait_for(lock, pause, [this] { return finishing_ || stopping_; });
   else if (!found_some_) wake_.wait_for(lock, pause, [this] { return rung_ || finishing_ || stopping_; });
 }

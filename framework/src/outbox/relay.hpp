@@ -70,7 +70,7 @@ class Relay {
   bool found_some_ = false;
   std::optional<std::chrono::milliseconds> next_due_{};  ///< when it looked last
   std::vector<ports::OutboxShard> shards_;
-  Time keep_again_{}, found_at_{};
+  Time keep_again_{}, found_at_{}, look_for_due_{};
 
   std::mutex mutex_;
   std::condition_variable wake_;
