@@ -25,6 +25,10 @@ GRANT SELECT, INSERT, UPDATE (body, replied_at) ON :"schema".response TO :"role"
 GRANT SELECT, INSERT, UPDATE (shard, refused), DELETE ON :"schema".outbox TO :"role";
 -- UPDATE: FOR UPDATE needs it. DELETE: for messages that are due, and go to the outbox.
 GRANT SELECT, INSERT, UPDATE (due_at), DELETE ON :"schema".scheduled TO :"role";
+-- DELETE: for messages that are settled. The function removes only ids that the same transaction has added.
+GRANT SELECT, INSERT, UPDATE (attempts, due_at, sent_at, error), DELETE ON :"schema".retry TO :"role";
+GRANT EXECUTE ON FUNCTION :"schema".lock_retry_key(smallint, bytea) TO :"role";
+GRANT EXECUTE ON FUNCTION :"schema".take_back_id(smallint, uuid) TO :"role";
 GRANT SELECT, UPDATE (owner, fence, expires_at) ON :"schema".outbox_relay TO :"role";
 -- The purge: the functions decide which ids are old enough to delete, not their callers.
 GRANT SELECT ON :"schema".kept TO :"role";

@@ -60,6 +60,11 @@ class BlindSession final : public ports::InboxSession {
   void at_message(std::size_t index) override { inner_->at_message(index); }
   void respond(const MessageId& id, std::string_view body) override { inner_->respond(id, body); }
   void publish(const OwnedMessage& message, const MessageId& id) override { inner_->publish(message, id); }
+  std::vector<ports::RetryTurn> retry_turns(std::span<const ports::RetryQuestion> questions) override {
+    return inner_->retry_turns(questions);
+  }
+  void defer_retry(const ports::DeferredRetry& retry) override { inner_->defer_retry(retry); }
+  void end_retry(const ports::RetryRef& retry) override { inner_->end_retry(retry); }
   void commit() override { inner_->commit(); }
   void rollback() noexcept override { inner_->rollback(); }
   ports::Standing standing() noexcept override { return inner_->standing(); }

@@ -241,6 +241,7 @@ bool MemoryInbox::record_dead(const ports::DeadMessage& message) {
   const std::lock_guard lock(state_->mutex);
   state_->require_available();
   const FenceRow& fence = state_->owned(message.fence);
+  if (message.retry) state_->end_retry(message.handler, *message.retry);
   return state_->dead
       .try_emplace({message.handler, message.fence.slot, fence.incarnation, message.record.offset}, message)
       .second;

@@ -21,6 +21,9 @@ class JoinedSession final : public ports::InboxSession {
   void at_message(std::size_t) override {}
   void respond(const MessageId& id, std::string_view body) override { of_.respond(handler_, id, body); }
   void publish(const OwnedMessage& message, const MessageId& id) override { of_.publish(message, id); }
+  std::vector<ports::RetryTurn> retry_turns(std::span<const ports::RetryQuestion>) override { refuse_retries(); }
+  void defer_retry(const ports::DeferredRetry&) override { refuse_retries(); }
+  void end_retry(const ports::RetryRef&) override { refuse_retries(); }
   void commit() override {}
   void rollback() noexcept override {}
   ports::Standing standing() noexcept override { return of_.standing(); }
@@ -33,6 +36,9 @@ class JoinedSession final : public ports::InboxSession {
   }
 
  private:
+  [[noreturn]] static void refuse_retries() {
+    throw Error(Code::api_misused, "join(): the caller's own transaction has no stored retries");
+  }
   MemorySession& of_;
   HandlerId handler_{};
 };

@@ -277,6 +277,8 @@ void MemorySession::end(bool commit) noexcept {
   requests_.clear();
   responses_.clear();
   published_.clear();
+  retries_.clear();
+  ended_retries_.clear();
   done_.clear();
   deferred_.clear();
   failure_ = nullptr;
@@ -284,14 +286,19 @@ void MemorySession::end(bool commit) noexcept {
 
 /// Call it with the mutex held.
 void MemorySession::end_in_state(bool commit) {
+  const auto is_deferred = [&](const MessageId& id) {
+    return std::any_of(retries_.begin(), retries_.end(), [&](const auto& retry) { return retry.id == id; });
+  };
   for (auto& [key, fingerprint] : mine_) {
     state_->pending.erase(key);
-    if (commit) state_->ids.emplace(key, fingerprint);
+    if (commit && !is_deferred(key.second)) state_->ids.emplace(key, fingerprint);
   }
   if (moves_to_) end_numbered(commit);
   if (commit) {
     for (auto& [key, body] : responses_) state_->responses[key] = std::move(body);
     for (ports::OutboxRecord& published : published_) state_->put_out(std::move(published));
+    for (const auto& retry : retries_) state_->add_retry(scope_.handler, retry);
+    for (const auto& ref : ended_retries_) state_->end_retry(scope_.handler, ref);
     state_->committed.insert(state_->committed.end(), done_.begin(), done_.end());
   }
   ++(commit ? state_->commits : state_->rollbacks);

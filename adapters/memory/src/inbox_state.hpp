@@ -62,6 +62,18 @@ struct SuspectRow {
   std::int64_t epoch = 0;  ///< of the owner that died last
 };
 
+/// A message that waits for its next attempt.
+struct RetryRow {
+  HandlerId handler;
+  MessageId id;
+  int attempts = 0;
+  std::optional<Timestamp> due;  ///< absent: an earlier message of its key has a row
+  bool sent = false;
+  bool in_order = false;
+  OwnedMessage record;
+  std::string error;
+};
+
 using ProgressKey = std::pair<HandlerId, std::int32_t>;  ///< handler, slot
 struct Progress {
   std::int32_t incarnation = 0;
@@ -109,6 +121,8 @@ struct MemoryInbox::Tables {
   std::map<InboxKey, std::string> responses;
   std::vector<OutboxRow> outbox;                            ///< in the order of commits
   std::multimap<Timestamp, ports::OutboxRecord> scheduled;  ///< by the time when they are due
+  std::map<std::int64_t, RetryRow> retries;                 ///< by number
+  std::int64_t retry_numbers = 0;
   std::vector<std::pair<ports::OutboxRecord, std::string>> refused;
   std::int64_t outbox_ids = 0;
   std::map<ports::OutboxShard, std::pair<std::string, std::chrono::steady_clock::time_point>> relays;
@@ -137,6 +151,14 @@ struct MemoryInbox::State : Tables {
   void require_available() const;
   /// Adds a committed message to the outbox. Call it with the mutex held.
   void put_out(ports::OutboxRecord record);
+  // Stored retries (inbox_retries.cpp). Call them with the mutex held.
+  RetryRow* find_retry(HandlerId handler, const ports::RetryRef& ref);
+  bool is_key_stored(HandlerId handler, std::string_view key) const;
+  void add_retry(HandlerId handler, const ports::DeferredRetry& retry);
+  void end_retry(HandlerId handler, const ports::RetryRef& ref);
+  /// The number of moved records.
+  std::size_t release_retries(std::span<const ports::OutboxShard> shards, std::size_t most);
+  std::optional<Timestamp> next_retry() const;
   /// The fence's row, if its epoch and its history are current; otherwise null. Call it with the mutex held.
   FenceRow* find_owned(const Fence& fence);
   /// As find_owned(), but throws Fenced. Call it with the mutex held.
@@ -161,6 +183,9 @@ class MemorySession final : public ports::InboxSession, public Transaction {
   void at_message(std::size_t index) override { message_ = index; }
   void respond(const MessageId& id, std::string_view body) override;
   void publish(const OwnedMessage& message, const MessageId& id) override;
+  std::vector<ports::RetryTurn> retry_turns(std::span<const ports::RetryQuestion> questions) override;
+  void defer_retry(const ports::DeferredRetry& retry) override;
+  void end_retry(const ports::RetryRef& retry) override;
   void commit() override;
   void rollback() noexcept override;
   ports::Standing standing() noexcept override;
@@ -209,6 +234,8 @@ class MemorySession final : public ports::InboxSession, public Transaction {
   std::map<MessageId, ports::Request> requests_;  ///< of the batch, if producers number them
   std::map<InboxKey, std::string> responses_;
   std::vector<ports::OutboxRecord> published_;
+  std::vector<ports::DeferredRetry> retries_;
+  std::vector<ports::RetryRef> ended_retries_;
   std::vector<Statement> done_;
   std::vector<Statement> deferred_;
   std::size_t message_ = 0;

@@ -72,7 +72,10 @@ class MemoryOutbox final : public ports::Outbox {
       at = scheduled.erase(at);
       ++due.moved;
     }
-    if (!scheduled.empty()) due.next = std::max(scheduled.begin()->first - time, std::chrono::milliseconds(0));
+    due.moved += state_->release_retries(shards, most);
+    std::optional<Timestamp> next = state_->next_retry();
+    if (!scheduled.empty()) next = std::min(scheduled.begin()->first, next.value_or(Timestamp::max()));
+    if (next) due.next = std::max(*next - time, std::chrono::milliseconds(0));
     return due;
   }
 

@@ -80,6 +80,7 @@ struct PrometheusMetrics::Impl {
           skipped(all.fate(topic, "skipped")),
           duplicate(all.fate(topic, "duplicate")),
           retried(all.fate(topic, "retried")),
+          deferred(all.fate(topic, "deferred")),
           dead(all.fate(topic, "dead")),
           parked(all.fate(topic, "parked")),
           unclaimed(all.fate(topic, "unclaimed")),
@@ -94,7 +95,7 @@ struct PrometheusMetrics::Impl {
     }
 
     const std::string name;
-    Counter &done, &skipped, &duplicate, &retried, &dead, &parked, &unclaimed, &reruns, &stalls;
+    Counter &done, &skipped, &duplicate, &retried, &deferred, &dead, &parked, &unclaimed, &reruns, &stalls;
     Histogram &handler, &permit, &claim, &commit, &batch;
   };
 
@@ -134,6 +135,7 @@ void PrometheusMetrics::on_batch(const BatchReport& batch) noexcept {
   count(topic.skipped, batch.skipped);
   count(topic.duplicate, batch.duplicates);
   count(topic.retried, batch.retried);
+  count(topic.deferred, batch.deferred);
   count(topic.dead, batch.dead - batch.parked);
   count(topic.parked, batch.parked);
   count(topic.unclaimed, batch.unclaimed);

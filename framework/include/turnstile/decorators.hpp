@@ -96,10 +96,22 @@ struct exponential {
   int attempts;                           ///< how often the handler may be started and fail by itself, at least 1
   std::chrono::milliseconds cap{30'000};  ///< the longest delay
 };
+/// See retry().
+struct retrying {
+  RetryPolicy policy;  ///< as given to retry()
+  /// For delays from minutes to days. A failed message is stored in PostgreSQL, by the transaction that settles it, and
+  /// comes back through the same handler, with the same id, limit and fence. By default, later messages with its key
+  /// wait behind it, so the order of the key is kept. With DurableRetry::later_messages_pass they overtake it. Messages
+  /// without a key always do. Mode transactional only.
+  [[nodiscard]] retrying durable(DurableRetry later = DurableRetry::later_messages_wait) const {
+    retrying copy = *this;
+    copy.policy.durable = later;
+    return copy;
+  }
+  void decorate(Pipeline& pipeline) const { pipeline.settings.retry = policy; }  ///< see retry()
+};
 /// Runs failed messages again after growing delays, outside of the transaction. Other keys are not blocked.
-inline auto retry(exponential e) {
-  return detail::Policy{[e](TopicSettings& s) { s.retry = RetryPolicy{e.attempts, e.first, e.cap}; }};
-}
+inline retrying retry(exponential e) { return {{e.attempts, e.first, e.cap}}; }
 
 /// When the circuit breaker of break_on() opens. The configuration overrides it.
 struct breaking {

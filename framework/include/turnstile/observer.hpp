@@ -22,6 +22,7 @@ struct BatchReport {
   std::int64_t skipped = 0;     ///< the handler returned skip
   std::int64_t duplicates = 0;  ///< not run: their ids had taken effect
   std::int64_t retried = 0;     ///< failed, and will run again
+  std::int64_t deferred = 0;    ///< stored in the database for a later attempt, or behind such a message of their key
   std::int64_t dead = 0;        ///< dead-lettered or parked
   std::int64_t parked = 0;      ///< of these: only stored in the database, and not sent to a dead letter topic
   /// Runs that were rolled back because another message of the batch failed, and were repeated.

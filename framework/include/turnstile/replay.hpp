@@ -26,6 +26,9 @@ inline constexpr std::string_view kFirstOrigin = "turnstile-first-origin";
 /// When it was first sent, in milliseconds since 1970. A session that has expired since then is still valid for it.
 inline constexpr std::string_view kSentAt = "turnstile-sent-at";
 
+/// A stored retry that the relay has sent again: `NUMBER.ATTEMPTS` of its row. With kReplayedFrom and kReplayedFor.
+inline constexpr std::string_view kRetry = "turnstile-retry";
+
 /// How often the record was a dead letter. After kMostDeaths times it is parked.
 inline constexpr std::string_view kDeaths = "turnstile-deaths";
 /// How often a record can become a dead letter before it is parked.

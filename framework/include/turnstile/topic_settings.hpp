@@ -24,6 +24,8 @@ struct RetryPolicy {
   std::chrono::milliseconds first{100};  ///< before the second attempt
   /// The longest delay.
   std::chrono::milliseconds cap{30'000};
+  /// Where the message waits. In the database it can wait for days, and survives its consumer.
+  DurableRetry durable = DurableRetry::off;
   /// Compares all members.
   bool operator==(const RetryPolicy&) const = default;
 };
@@ -33,14 +35,17 @@ struct RetryPolicy {
 struct RetrySettings {
   RetrySettings() = default;
   /// Sets all parts.
-  RetrySettings(const RetryPolicy& all) : attempts(all.attempts), first(all.first), cap(all.cap) {}  // NOLINT
+  RetrySettings(const RetryPolicy& all)  // NOLINT
+      : attempts(all.attempts), first(all.first), cap(all.cap), durable(all.durable) {}
   std::optional<int> attempts{};                     ///< absent: not set here
   std::optional<std::chrono::milliseconds> first{},  ///< absent: not set here
       cap{};                                         ///< absent: not set here
+  std::optional<DurableRetry> durable{};             ///< absent: not set here
 
   /// Overrides parts of `base` with these.
   [[nodiscard]] RetryPolicy over(const RetryPolicy& base) const {
-    return {attempts.value_or(base.attempts), first.value_or(base.first), cap.value_or(base.cap)};
+    return {attempts.value_or(base.attempts), first.value_or(base.first), cap.value_or(base.cap),
+            durable.value_or(base.durable)};
   }
   /// Compares all members.
   bool operator==(const RetrySettings&) const = default;

@@ -97,6 +97,15 @@ enum class Mode : std::uint8_t {
   return mode == Mode::by_offset || mode == Mode::numbered;
 }
 
+/// Where a failed message waits for its next attempt, and what that means for the messages behind it.
+enum class DurableRetry : std::uint8_t {
+  off,  ///< in the consumer's memory: the partition's offset waits for it
+  /// In the database. The offset moves on, and later messages with its key wait behind it.
+  later_messages_wait,
+  /// In the database. The offset moves on, and later messages with its key overtake it.
+  later_messages_pass,
+};
+
 /// What happens to a message (mode leased) whose lease ended without a result. It may have taken effect.
 enum class UnknownPolicy : std::uint8_t {
   park,  ///< it is parked until an operator decides: `turnstile inbox unpark`

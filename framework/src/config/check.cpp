@@ -128,6 +128,20 @@ class TopicCheck {
         add("order", "must be partition: mode " + std::string(word_of(mode)) +
                          " counts every record below a settled record as settled");
     }
+    const DurableRetry durable = s_.retry ? s_.retry->durable.value_or(DurableRetry::off) : DurableRetry::off;
+    if (durable != DurableRetry::off) {
+      if (mode != Mode::transactional)
+        add("retry.durable",
+            "stores failed messages by their ids, in the transaction of the handler, but the mode is " +
+                std::string(word_of(mode)) + "; set the mode to transactional, or remove retry.durable");
+      if (s_.message_id == "offset")
+        add("retry.durable",
+            "sends a failed message again with the same id, but message_id is offset, which changes then; take the id "
+            "from the message, or remove retry.durable");
+      if (durable == DurableRetry::later_messages_wait && s_.order == Order::none)
+        add("retry.durable",
+            "wait keeps the order of each key, but order is none; set order to key, or retry.durable to pass");
+    }
     if (s_.request_window && mode != Mode::numbered)
       add("request_window", "applies to mode numbered only; set the mode to numbered, or remove request_window");
     const auto of_leases = [&](const char* key, bool set) {

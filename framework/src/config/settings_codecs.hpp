@@ -123,6 +123,27 @@ struct Attempts {
   static std::string form() { return "number from 1"; }
 };
 
+inline constexpr std::array<std::pair<std::string_view, DurableRetry>, 3> kDurable{
+    {{"off", DurableRetry::off},
+     {"wait", DurableRetry::later_messages_wait},
+     {"pass", DurableRetry::later_messages_pass}}};
+struct DurableLine {
+  using Word = codec::Choice<kDurable>;
+  static Problem read(const ConfigValue& value, TopicSettings& into) {
+    DurableRetry durable{};
+    if (auto problem = Word::read(value, durable)) return problem;
+    retry_of(into).durable = durable;
+    return std::nullopt;
+  }
+  static std::optional<std::string> write(const TopicSettings& from) {
+    if (!from.retry || !from.retry->durable) return std::nullopt;
+    return Word::write(*from.retry->durable);
+  }
+  static void take(TopicSettings& into, const TopicSettings& over) {
+    if (over.retry && over.retry->durable) retry_of(into).durable = over.retry->durable;
+  }
+};
+
 struct BackoffLine {
   static Problem read(const ConfigValue& value, TopicSettings& into) {
     Backoff::Value range;

@@ -202,6 +202,9 @@ std::span<const Setting<TopicSettings>> topic_keys() {
       special<BackoffLine, Backoff>(
           "retry.backoff", "\"100ms..30s\"",
           "The first and the longest wait between two attempts. It doubles each time, and a random part of up to half is taken off."),
+      special<DurableLine, DurableLine::Word>(
+          "retry.durable", "\"off\"",
+          "Where a failed message waits for its next attempt. `off`: in the consumer's memory; the partition's offset waits. `wait` and `pass`: in PostgreSQL, so it can wait for days. Later messages with its key `wait` behind it, or `pass` it. Mode `transactional` only."),
       line<Number<1, 100>, &S::break_percent, S>(
           "break_percent", "50", {},
           "With `break_on(...)`: the circuit breaker opens when this part of the calls failed, in percent."),

@@ -67,6 +67,7 @@ std::string describe(const TopicPlan& plan) {
   std::string text = "handler " + plan.handler + ", mode " + std::string(word_of(plan.mode)) + ", " + ids_text(plan) +
                      ", order " + std::string(word_of(plan.order));
   text += plan.limiter.empty() ? ", no limit" : ", limit " + std::to_string(plan.limit) + " as " + plan.limiter;
+  if (plan.retry.durable != DurableRetry::off) text += ", failed messages wait in PostgreSQL";
   if (!plan.dead_letter) return text + ", retried forever after " + delays + ", no dead letters";
   return text + ", " + std::to_string(plan.retry.attempts) + " attempts, " + delays + " apart, then dead letter to " +
          *plan.dead_letter;

@@ -48,6 +48,7 @@ Items identify(Unit& unit, Verdicts& verdicts) {
       continue;
     }
     item.id = std::get<MessageId>(id);
+    item.back = retry_of(item.message());
     if (unit.place().is_dead(item.offset())) verdicts.skip_dead(item);
     else if (auto letter = unit.memory().pending_dead_letter(unit.place(), item.message()))
       dead.emplace_back(&item, std::move(*letter));

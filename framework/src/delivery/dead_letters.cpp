@@ -55,7 +55,7 @@ void DeadLetters::find(OwnedPartition& place, const TopicPlan& plan, HandlerId h
 
 DeadLetters::Kept DeadLetters::keep(const Message& message, const std::optional<MessageId>& id,
                                     const OwnedPartition& place, const TopicPlan& plan, HandlerId handler,
-                                    const DeadLetter& letter) {
+                                    const DeadLetter& letter, const std::optional<ports::RetryRef>& back) {
   const bool has_row = keeps_rows(place);
   if (has_row && !store_->dead_between(handler, *place.fence, message.offset(), message.offset()).empty())
     return Kept::before;
@@ -75,14 +75,17 @@ DeadLetters::Kept DeadLetters::keep(const Message& message, const std::optional<
   }
   TURNSTILE_FAILPOINT("dead-letter-sent");
   if (has_row) {
+    OwnedMessage record = message.own();
+    std::erase_if(record.headers, [](const Header& header) { return header.name == kRetry; });
     store_->record_dead(ports::DeadMessage{.handler = handler,
                                            .fence = *place.fence,
-                                           .record = message.own(),
+                                           .record = std::move(record),
                                            .id = id,
                                            .reason = letter.reason,
                                            .error = letter.error,
                                            .attempts = letter.attempts,
-                                           .dead_letter = where});
+                                           .dead_letter = where,
+                                           .retry = back});
   }
   TURNSTILE_FAILPOINT("after-dead-letter");
   return where ? Kept::sent : goes_round ? Kept::went_round : Kept::parked;

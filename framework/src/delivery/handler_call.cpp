@@ -103,7 +103,7 @@ Batch::Batch(const Items& items) {
   messages.reserve(items.size());
   for (const UnitItem* item : items) {
     messages.push_back(item->message());
-    attempt = std::max(attempt, item->work->attempt);
+    attempt = std::max(attempt, item->attempt());
   }
 }
 

@@ -46,11 +46,20 @@ void TransactionalRun::run(Unit& unit) {
                 [&](const Items& items) { return transactional.attempt(items); });
 }
 
-std::optional<Failure> TransactionalRun::attempt(const Items& items) {
+std::optional<Failure> TransactionalRun::attempt(Items items) {
+  const auto is_settled = [](const UnitItem* item) { return item->verdict.kind == Verdict::Kind::settled; };
+  std::erase_if(items, is_settled);  // by an attempt that failed afterwards
   for (UnitItem* const item : items) item->skipped = item->replied = false;
   published_ = handled_ = 0;
   overdue_ = nullptr;
   auto failure = transact(items);
+  while (!failure && !retries_.held_back().empty()) {
+    session().rollback();
+    if (auto not_stored = retries_.settle_held_back()) return not_stored;
+    std::erase_if(items, is_settled);
+    if (items.empty()) return std::nullopt;
+    failure = transact(items);
+  }
   if (!failure) {
     verdicts_.committed(items);
     return std::nullopt;
@@ -67,9 +76,12 @@ std::optional<Failure> TransactionalRun::transact(const Items& items) {
   if (auto failure = begin(items)) return failure;
   TURNSTILE_FAILPOINT("after-claim");
   const Items fresh = fresh_of(items);
+  // First: a record that comes back for a retry has a new time, and no longer shows whether it is too old.
   if (auto failure = first_refused(unit_, items, fresh)) return failure;
+  if (auto failure = guarded([&] { retries_.ask(items); })) return failure;
+  if (!retries_.held_back().empty()) return std::nullopt;
   const bool answers = unit_.plan().duplicates == DuplicatePolicy::replay && fresh.size() < items.size();
-  if (fresh.empty() && !answers) {
+  if (fresh.empty() && !answers && !retries_.any_ends()) {
     session().rollback();
     return std::nullopt;
   }
@@ -109,7 +121,7 @@ std::optional<Failure> TransactionalRun::run_one_by_one(const Items& items) {
     Context context({.tx = &session().transaction(),
                      .outgoing = &outgoing,
                      .stop = unit_.watch().start(item.message()),
-                     .attempt = item.work->attempt,
+                     .attempt = item.attempt(),
                      .fence = unit_.place().fence,
                      .message_id = item.id,
                      .handler = unit_.plan().handler,
@@ -171,6 +183,7 @@ std::optional<Failure> TransactionalRun::commit(const Items& items, const Items&
   std::optional<std::string> in_doubt;
   auto failure = guarded(items, nullptr, [&] {
     const Timed timed(unit_.result().counts.commit_time);
+    retries_.end_all();
     UnitTrace::Span span(unit_.trace(), SpanReport::Step::commit);
     try {
       session().commit();

@@ -9,6 +9,7 @@
 
 #include "delivery/isolation.hpp"
 #include "delivery/outgoing.hpp"
+#include "delivery/stored_retries.hpp"
 #include "delivery/unit.hpp"
 #include "delivery/verdicts.hpp"
 
@@ -19,10 +20,10 @@ class TransactionalRun {
   static void run(Unit& unit);
 
  private:
-  explicit TransactionalRun(Unit& unit) : unit_(unit), verdicts_(unit) {}
+  explicit TransactionalRun(Unit& unit) : unit_(unit), verdicts_(unit), retries_(unit, verdicts_) {}
 
   /// Runs the items in one transaction. After success they have their verdicts.
-  std::optional<Failure> attempt(const Items& items);
+  std::optional<Failure> attempt(Items items);
   std::optional<Failure> transact(const Items& items);
   std::optional<Failure> begin(const Items& items);
   std::optional<Failure> run_handlers(const Items& items, const Items& fresh);
@@ -36,6 +37,7 @@ class TransactionalRun {
 
   Unit& unit_;
   Verdicts verdicts_;
+  StoredRetries retries_;
   // Of the last attempt:
   std::size_t published_ = 0;
   std::size_t handled_ = 0;      ///< messages whose handler was called

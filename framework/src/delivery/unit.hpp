@@ -28,6 +28,7 @@ struct UnitItem {
   ports::Admission admission = ports::Admission::fresh;  ///< the inbox's decision in its last transaction
   bool skipped = false;                                  ///< in the last run, its handler had nothing to do
   bool replied = false;                                  ///< in the last run, its handler replied
+  std::optional<ports::RetryRef> back{};                 ///< it came back for this stored retry
   ports::Claim claim{};                                  ///< mode leased
   bool begun = false;     ///< mode leased: the store has recorded that its handler may have begun
   bool recorded = false;  ///< mode leased: its result is recorded, or waits in PendingCompletions
@@ -36,6 +37,8 @@ struct UnitItem {
 
   [[nodiscard]] const Message& message() const { return *work->message; }
   [[nodiscard]] Offset offset() const { return work->message->offset(); }
+  /// The number of the attempt that is about to start, or has failed. Earlier ones may be stored.
+  [[nodiscard]] int attempt() const { return work->attempt + (back ? back->attempts : 0); }
 };
 
 /// Items of one unit, in the order of their offsets.

@@ -5,6 +5,7 @@
 
 #include "delivery/after_failure.hpp"
 #include "delivery/reasons.hpp"
+#include "delivery/stored_retries.hpp"
 
 namespace turnstile::detail {
 
@@ -79,25 +80,57 @@ void Verdicts::duplicate(UnitItem& item) {
 }
 
 void Verdicts::failed(UnitItem& item, const Failure& failure) {
-  const int attempt = item.work->attempt;
   unit_.memory().forget_busy(unit_.place(), item.offset());
   if (failure.caught) return put_back({&item});
-  const AfterFailure next = after_failure(unit_.plan(), failure, attempt, chance());
+  const AfterFailure next = after_failure(unit_.plan(), failure, item.attempt(), chance());
   if (next.dead_letter) return dead_letter(item, *next.dead_letter);
-  retry(item, next.delay, attempt + 1, next.why);
+  if (unit_.plan().retry.durable != DurableRetry::off) return store(item, next.delay, next.why);
+  retry(item, next.delay, next.why);
 }
 
-void Verdicts::retry(UnitItem& item, milliseconds delay, int attempt, const std::string& why) {
-  item.verdict = {Verdict::Kind::retry, delay, attempt};
+void Verdicts::retry(UnitItem& item, milliseconds delay, const std::string& why) {
+  item.verdict = {Verdict::Kind::retry, delay, item.work->attempt + 1};
   ++unit_.result().counts.retried;
   unit_.block(item);
+  tell_retry(item, delay, why, "");
+}
+
+void Verdicts::tell_retry(const UnitItem& item, milliseconds delay, const std::string& why, const char* where) {
   const auto& services = unit_.services();
   const TopicPlan& plan = unit_.plan();
   services.run_log->warn(Code::handler_failed, unit_.place().at, plan.handler, item.message(),
-                         "attempt " + std::to_string(attempt - 1) + " failed; retrying in " +
-                             std::to_string(delay.count()) + " ms: " + why);
+                         "attempt " + std::to_string(item.attempt()) + " failed; retrying in " +
+                             std::to_string(delay.count()) + " ms" + where + ": " + why);
   services.observers.tell(&Observer::on_retry, MessageReport{plan.topic, unit_.place().at.partition, item.offset(),
-                                                             plan.handler, attempt - 1, why, delay});
+                                                             plan.handler, item.attempt(), why, delay});
+}
+
+/// A stored retry needs a time to wait: 0 stands for a message that only waits for its key.
+void Verdicts::store(UnitItem& item, milliseconds delay, const std::string& why) {
+  const auto failure = StoredRetries(unit_, *this).defer(item, std::max(delay, milliseconds(1)), why);
+  if (!failure) return;
+  switch (failure->kind) {  // the handler runs again, as the same attempt
+    case Failure::Kind::fenced: unit_.end(UnitResult::End::fenced, failure->why); break;
+    case Failure::Kind::unavailable: unit_.end(UnitResult::End::store_unavailable, failure->why); break;
+    default: return again_soon({&item}, failure->why);
+  }
+  unit_.block(item);
+}
+
+void Verdicts::stored(UnitItem& item, milliseconds delay, const std::string& why) {
+  item.verdict.kind = Verdict::Kind::settled;
+  ++unit_.result().counts.deferred;
+  if (delay.count() == 0) return;
+  ++unit_.result().counts.retried;
+  tell_retry(item, delay, why, ", stored in PostgreSQL");
+}
+
+void Verdicts::runs_elsewhere(UnitItem& item, bool over) {
+  item.verdict.kind = Verdict::Kind::settled;
+  ++unit_.result().counts.duplicates;
+  unit_.services().run_log->info(unit_.place().at, unit_.plan().handler, item.message(),
+                                 over ? "not run: its stored retry is settled, dropped, or was sent again since"
+                                      : "not run: the message is stored for a retry (turnstile retries list)");
 }
 
 void Verdicts::dead_letter(UnitItem& item, const DeadLetter& letter) {
@@ -110,7 +143,7 @@ void Verdicts::dead_letter(UnitItem& item, const DeadLetter& letter) {
   try {
     if (services.dead_letters->possible(plan, place)) {
       const auto kept =
-          services.dead_letters->keep(item.message(), item.id, place, plan, unit_.topic().handler, letter);
+          services.dead_letters->keep(item.message(), item.id, place, plan, unit_.topic().handler, letter, item.back);
       unit_.memory().drop_pending(place, item.message());
       item.verdict.kind = Verdict::Kind::settled;
       ++unit_.result().counts.dead;

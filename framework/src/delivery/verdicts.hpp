@@ -17,6 +17,11 @@ class Verdicts {
   void done(UnitItem& item);
   /// The transaction of these items was committed. The admission of each item decides its verdict.
   void committed(const Items& items);
+  /// Its next attempt is stored in the database. `delay`: 0 if it has not failed, and only waits for its key.
+  void stored(UnitItem& item, std::chrono::milliseconds delay, const std::string& why);
+  /// Another record of the message is stored for its next attempt, or (`over`) the message came back after it was
+  /// settled.
+  void runs_elsewhere(UnitItem& item, bool over);
   /// The message's id was seen before.
   void duplicate(UnitItem& item);
   /// The message failed alone. The topic's retry policy decides what follows.
@@ -39,7 +44,9 @@ class Verdicts {
   void wait(UnitItem& item, std::chrono::milliseconds delay);
 
  private:
-  void retry(UnitItem& item, std::chrono::milliseconds delay, int attempt, const std::string& why);
+  void retry(UnitItem& item, std::chrono::milliseconds delay, const std::string& why);
+  void store(UnitItem& item, std::chrono::milliseconds delay, const std::string& why);
+  void tell_retry(const UnitItem& item, std::chrono::milliseconds delay, const std::string& why, const char* where);
   bool stops_for(UnitItem& item, const DeadLetter& letter);
   void wait_to_dead_letter(UnitItem& item, const DeadLetter& letter, const std::string& why,
                            std::chrono::milliseconds delay);

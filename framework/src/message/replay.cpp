@@ -14,7 +14,37 @@ int deaths_of(const Message& message) {
 
 }  // namespace turnstile
 
+namespace turnstile::ports {
+
+std::string RetryRef::text() const { return std::to_string(number) + "." + std::to_string(attempts); }
+
+std::optional<RetryRef> RetryRef::parse(std::string_view text) {
+  const auto read = [](std::string_view digits, auto& into) {
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), into);
+    return error == std::errc{} && end == digits.data() + digits.size();
+  };
+  RetryRef ref;
+  const auto dot = text.find('.');
+  if (dot == std::string_view::npos || !read(text.substr(0, dot), ref.number) ||
+      !read(text.substr(dot + 1), ref.attempts) || ref.attempts < 0)
+    return std::nullopt;
+  return ref;
+}
+
+}  // namespace turnstile::ports
+
 namespace turnstile::detail {
+
+std::optional<ports::RetryRef> retry_of(const Message& message) {
+  const auto header = message.header(kRetry);
+  return header && replayed_for(message) ? ports::RetryRef::parse(*header) : std::nullopt;
+}
+
+void forget_replay(OwnedMessage& record) {
+  std::erase_if(record.headers, [](const Header& header) {
+    return header.name == kRetry || header.name == kReplayedFor || header.name == kReplayedFrom;
+  });
+}
 
 std::optional<std::string> first_origin(const Message& message) {
   if (const auto known = message.header(kFirstOrigin)) return std::string(*known);

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "turnstile/message.hpp"
+#include "turnstile/ports/retries.hpp"
 #include "turnstile/replay.hpp"
 
 namespace turnstile::detail {
@@ -20,6 +21,11 @@ inline std::optional<std::string_view> replayed_for(const Message& message) {
   const bool ours = from && from->size() > topic.size() && from->starts_with(topic) && (*from)[topic.size()] == '[';
   return ours ? handler : std::nullopt;
 }
+
+/// The stored retry for which the record came back. Absent for any other record.
+std::optional<ports::RetryRef> retry_of(const Message& message);
+/// Removes the headers that one sending of a stored message adds.
+void forget_replay(OwnedMessage& record);
 
 /// Where the record was before it became a dead letter for the first time, as in kFirstOrigin. Absent if it never was
 /// one.

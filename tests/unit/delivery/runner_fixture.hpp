@@ -76,6 +76,7 @@ struct RunnerFixture {
   MemoryBroker broker;
   std::unique_ptr<detail::TopicRunner> runner;
   detail::OwnedPartition place;
+  detail::TopicRunner::Services services;
 
   RunnerFixture(TopicSettings settings, Pipeline pipeline) {
     broker.create_topic("t", 1);
@@ -87,12 +88,11 @@ struct RunnerFixture {
     settings.mode = Mode::transactional;
     settings.dead_letter = "";
     auto quiet = std::make_shared<spdlog::logger>("quiet", std::make_shared<spdlog::sinks::null_sink_mt>());
-    detail::TopicRunner::Services services;
     services.store = inbox;
     services.dead_letters = std::make_shared<detail::DeadLetters>(broker.open_producer(), inbox);
     services.run_log = std::make_shared<detail::RunLog>(quiet, "test");
     runner = std::make_unique<detail::TopicRunner>(detail::plan_topic("t", settings), std::move(pipeline),
-                                                   inbox->register_handler("t"), std::move(services));
+                                                   inbox->register_handler("t"), services);
   }
 };
 

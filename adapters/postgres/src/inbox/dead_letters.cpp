@@ -54,6 +54,12 @@ bool PostgresDeadLetters::record_dead(const ports::DeadMessage& message) {
       for (int i = 0; i < 3; ++i) to.add_null(0);
     }
     to.add_int(message.fence.history);
+    if (message.retry) {
+      to.add_int(message.retry->number);
+      to.add_int(message.retry->attempts);
+    } else {
+      for (int i = 0; i < 2; ++i) to.add_null(0);
+    }
     pipeline.add(shared_->statements.record_dead, kCaller, Pipeline::Keep::text);
   });
   if (PQntuples(kept[0].get()) == 0) throw_fenced(message.fence);

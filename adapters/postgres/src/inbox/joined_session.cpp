@@ -25,6 +25,9 @@ class JoinedSession final : public ports::InboxSession {
   void at_message(std::size_t) override {}
   void respond(const MessageId& id, std::string_view body) override;
   void publish(const OwnedMessage& message, const MessageId& id) override;
+  std::vector<ports::RetryTurn> retry_turns(std::span<const ports::RetryQuestion>) override { refuse_retries(); }
+  void defer_retry(const ports::DeferredRetry&) override { refuse_retries(); }
+  void end_retry(const ports::RetryRef&) override { refuse_retries(); }
   void commit() override {}
   void rollback() noexcept override {}
   ports::Standing standing() noexcept override {
@@ -55,6 +58,9 @@ class JoinedSession final : public ports::InboxSession {
     }
   }
   bool other_body(HandlerId handler, const ports::InboxEntry& entry);
+  [[noreturn]] static void refuse_retries() {
+    throw Error(Code::api_misused, "join(): the caller's own transaction has no stored retries");
+  }
 
   std::shared_ptr<Shared> shared_;
   Transaction& transaction_;

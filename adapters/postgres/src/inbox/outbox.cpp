@@ -84,14 +84,21 @@ class PostgresOutbox final : public ports::Outbox {
 
   ports::OutboxDue release_due(std::span<const ports::OutboxShard> shards, std::size_t most) override {
     const auto kept = call(*shared_, [&](Pipeline& pipeline) {
-      add_int8_array(pipeline.arguments(), shards.size(),
-                     [&](std::size_t i) { return std::optional<std::int64_t>(shards[i]); });
-      pipeline.arguments().add_int(static_cast<std::int64_t>(most));
-      pipeline.add(sql().release_due, kCaller, Pipeline::Keep::binary);
+      for (const std::string* statement : {&sql().release_due, &sql().release_retries}) {
+        add_int8_array(pipeline.arguments(), shards.size(),
+                       [&](std::size_t i) { return std::optional<std::int64_t>(shards[i]); });
+        pipeline.arguments().add_int(static_cast<std::int64_t>(most));
+        pipeline.add(*statement, kCaller, Pipeline::Keep::binary);
+      }
     });
-    const PGresult* row = kept[0].get();
-    ports::OutboxDue due{.moved = static_cast<std::size_t>(int64_in(row, 0, 0))};
-    if (!PQgetisnull(row, 0, 1)) due.next = std::chrono::milliseconds(int64_in(row, 0, 1));
+    ports::OutboxDue due;
+    for (const auto& result : kept) {
+      const PGresult* row = result.get();
+      due.moved += static_cast<std::size_t>(int64_in(row, 0, 0));
+      if (PQgetisnull(row, 0, 1)) continue;
+      const std::chrono::milliseconds next(int64_in(row, 0, 1));
+      due.next = due.next ? std::min(*due.next, next) : next;
+    }
     return due;
   }
 

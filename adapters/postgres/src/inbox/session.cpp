@@ -144,6 +144,7 @@ std::vector<ports::Admission> Session::admit(const ports::InboxScope& scope,
   const Statements& sql = shared_->statements;
   Pipeline& pipeline = loan_->pipeline;
   handler_ = scope.handler;
+  fence_ = scope.fence;
   message_ = 0;
   first_failure_.reset();
   doom_.reset();

@@ -40,6 +40,9 @@ class Session final : public ports::InboxSession, public Transaction {
   void at_message(std::size_t index) override;
   void respond(const MessageId& id, std::string_view body) override;
   void publish(const OwnedMessage& message, const MessageId& id) override;
+  std::vector<ports::RetryTurn> retry_turns(std::span<const ports::RetryQuestion> questions) override;
+  void defer_retry(const ports::DeferredRetry& retry) override;
+  void end_retry(const ports::RetryRef& retry) override;
   void commit() override;
   void rollback() noexcept override;
   ports::Standing standing() noexcept override;
@@ -86,6 +89,7 @@ class Session final : public ports::InboxSession, public Transaction {
   }
   Answers send_and_read();
   void queue_own(const std::string& sql);
+  void defer_again(const ports::DeferredRetry& retry);
   /// `add_more` adds the arguments after these.
   Result look_up(const std::string& sql, HandlerId handler, std::span<const MessageId> ids,
                  const std::function<void(ArgumentBlock&)>& add_more = {});
@@ -118,6 +122,7 @@ class Session final : public ports::InboxSession, public Transaction {
   Pool::Loan loan_;  // present exactly while a transaction is open
   std::unique_ptr<PqxxBridge> bridge_;
   HandlerId handler_{};
+  std::optional<Fence> fence_;
   std::size_t message_ = 0;
   std::optional<Failure> first_failure_;  // since the transaction was last sound
   std::optional<Failure> doom_;           // of an earlier message: no ROLLBACK TO undoes it

@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "inbox/outbox_statements.hpp"
+#include "inbox/retry_statements.hpp"
 #include "wire/identifier.hpp"
 
 namespace turnstile::postgres {
@@ -382,6 +383,9 @@ WITH owner AS MATERIALIZED (
          $10::bytea, $11::bytea, $12::bytea[], $13::bytea[], $14::text, $15::integer, $16::bigint
     FROM owner
   ON CONFLICT DO NOTHING RETURNING 1
+), settled AS (
+  DELETE FROM @.retry r USING owner
+   WHERE r.id = $18::bigint AND r.attempts = $19::integer AND r.handler = $1::smallint AND r.sent_at IS NOT NULL
 )
 SELECT (SELECT count(*) FROM buried) FROM owner)";
 
@@ -525,6 +529,15 @@ Statements::Statements(const std::string& schema) {
   producer_secrets = in("SELECT id, secret FROM @.producer WHERE id = ANY ($1::uuid[])");
   expire_producers = in(kExpireProducers);
   forget_producers = in(kForgetProducers);
+  locked_retries = in(kLockedRetries);
+  stored_retries = in("SELECT message_id FROM @.retry WHERE handler = $1::smallint AND message_id = ANY ($2::uuid[])");
+  retry_keys = in(kRetryKeys);
+  lock_retry_key = in("SELECT @.lock_retry_key($1::smallint, $2::bytea)");
+  take_back_id = in("SELECT @.take_back_id($1::smallint, $2::uuid)");
+  add_retry = in(kAddRetry);
+  defer_again = in(kDeferAgain);
+  end_retry = in(kEndRetry);
+  release_retries = in(kReleaseRetries);
   keep_shards = in(kKeepShards);
   leave_shards = in("UPDATE @.outbox_relay SET owner = NULL WHERE owner = $1::text");
   waiting = in(kWaiting);

@@ -67,6 +67,17 @@ struct Statements {
   std::string expire_producers;
   std::string forget_producers;
 
+  // Stored retries.
+  std::string locked_retries;
+  std::string stored_retries;
+  std::string retry_keys;
+  std::string lock_retry_key;
+  std::string take_back_id;
+  std::string add_retry;
+  std::string defer_again;
+  std::string end_retry;
+  std::string release_retries;
+
   // The relay.
   std::string keep_shards;
   std::string leave_shards;

@@ -30,6 +30,7 @@ constexpr Rights kTables[] = {
     {"SELECT, INSERT, UPDATE (body, replied_at)", "response"},
     {"SELECT, INSERT, UPDATE (shard, refused), DELETE", "outbox"},
     {"SELECT, INSERT, UPDATE (due_at), DELETE", "scheduled"},
+    {"SELECT, INSERT, UPDATE (attempts, due_at, sent_at, error), DELETE", "retry"},
     {"SELECT, UPDATE (owner, fence, expires_at)", "outbox_relay"},
     {"SELECT, INSERT, UPDATE (redeemed_at), DELETE", "one_time_token"},
     {"SELECT, INSERT, UPDATE (state, owner, fence, expires_at, slot, record_offset, fingerprint, error, claimed_at, unbegun_by, unbegun_in), DELETE",
@@ -44,9 +45,12 @@ constexpr Rights kTables[] = {
     {"SELECT", "sweep"},
 };
 
-constexpr std::string_view kFunctions[] = {"keep_ids(smallint, bigint)", "purge_step(integer)",
+constexpr std::string_view kFunctions[] = {"keep_ids(smallint, bigint)",
+                                           "purge_step(integer)",
                                            "purge_by_clock(integer, timestamptz, timestamptz)",
-                                           "look_at_clock(timestamptz, timestamptz)"};
+                                           "look_at_clock(timestamptz, timestamptz)",
+                                           "lock_retry_key(smallint, bytea)",
+                                           "take_back_id(smallint, uuid)"};
 
 /// "('a', 'b')". The values must not contain quotes.
 std::string values(std::initializer_list<std::string_view> row) {

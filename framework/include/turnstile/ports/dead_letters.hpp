@@ -8,6 +8,7 @@
 
 #include "turnstile/dead_reason.hpp"
 #include "turnstile/message.hpp"
+#include "turnstile/ports/retries.hpp"
 #include "turnstile/types.hpp"
 
 namespace turnstile::ports {
@@ -22,6 +23,7 @@ struct DeadMessage {
   std::string error;                                ///< the last error, for people
   int attempts = 0;                                 ///< how often its handler was started and failed by itself
   std::optional<TopicPartitionOffset> dead_letter;  ///< where it was produced; absent: parked in the table only
+  std::optional<RetryRef> retry{};                  ///< it came back for this attempt; its row is removed
 };
 
 /// Thread-safe. Every call may throw StoreUnavailable, and StoreBusy (nothing was done; repeat it).

@@ -13,6 +13,7 @@
 
 #include "turnstile/message.hpp"
 #include "turnstile/ports/producers.hpp"
+#include "turnstile/ports/retries.hpp"
 #include "turnstile/transaction.hpp"
 #include "turnstile/types.hpp"
 
@@ -101,6 +102,16 @@ class InboxSession {
   /// Puts a message into the outbox. It is sent after the transaction has committed, to the partition of its key, with
   /// `id` as its header message-id; see put_id(). Queued like a deferred statement.
   virtual void publish(const OwnedMessage& message, const MessageId& id) = 0;
+  /// Whether these messages may run, as far as stored retries are concerned; in the order of `questions`. Ask only for
+  /// ids that begin() admitted: a concurrent transaction that stores a retry of one of them has then ended. The row of a
+  /// record that came back stays locked until the transaction ends.
+  virtual std::vector<RetryTurn> retry_turns(std::span<const RetryQuestion> questions) = 0;
+  /// Stores the message for its next attempt, and takes its id out of the inbox again. begin() must have found the id
+  /// fresh, in a transaction with a fence. If another record with this id is stored already, that one stays as it is.
+  /// Queued like a deferred statement.
+  virtual void defer_retry(const DeferredRetry& retry) = 0;
+  /// The message is settled. The next stored message of its key is due now. Queued like a deferred statement.
+  virtual void end_retry(const RetryRef& retry) = 0;
   /// Sends the deferred statements, and commits. Throws DeferredSqlError, SqlError (a constraint checked at commit),
   /// StoreBusy, StoreUnavailable (nothing was committed), and CommitInDoubt. After an exception no transaction is open.
   virtual void commit() = 0;

@@ -1,0 +1,123 @@
+#include <algorithm>
+
+#include "inbox_state.hpp"
+#include "turnstile/error.hpp"
+#include "turnstile/replay.hpp"
+
+namespace turnstile::testing {
+
+RetryRow* MemoryInbox::State::find_retry(HandlerId handler, const ports::RetryRef& ref) {
+  const auto row = retries.find(ref.number);
+  const bool expected = row != retries.end() && row->second.handler == handler &&
+                        row->second.attempts == ref.attempts && row->second.sent;
+  return expected ? &row->second : nullptr;
+}
+
+bool MemoryInbox::State::is_key_stored(HandlerId handler, std::string_view key) const {
+  return std::any_of(retries.begin(), retries.end(), [&](const auto& entry) {
+    const RetryRow& row = entry.second;
+    return row.handler == handler && row.in_order && row.record.key == key;
+  });
+}
+
+void MemoryInbox::State::add_retry(HandlerId handler, const ports::DeferredRetry& retry) {
+  const Timestamp due = now() + retry.delay;
+  if (retry.back) {
+    RetryRow* const row = find_retry(handler, *retry.back);
+    if (row == nullptr) return;
+    row->attempts = retry.attempts;
+    row->due = due;
+    row->sent = false;
+    row->error = retry.error;
+    return;
+  }
+  const bool is_there = std::any_of(retries.begin(), retries.end(), [&](const auto& entry) {
+    return entry.second.handler == handler && entry.second.id == retry.id;
+  });
+  if (is_there) return;
+  const bool behind = retry.in_order && retry.record.key && is_key_stored(handler, *retry.record.key);
+  retries[++retry_numbers] = {.handler = handler,
+                              .id = retry.id,
+                              .attempts = retry.attempts,
+                              .due = behind ? std::nullopt : std::optional(due),
+                              .in_order = retry.in_order,
+                              .record = retry.record,
+                              .error = retry.error};
+}
+
+void MemoryInbox::State::end_retry(HandlerId handler, const ports::RetryRef& ref) {
+  const RetryRow* const row = find_retry(handler, ref);
+  if (row == nullptr) return;
+  const RetryRow gone = *row;
+  retries.erase(ref.number);
+  if (!gone.in_order || !gone.record.key) return;
+  for (auto& [number, next] : retries) {
+    if (next.handler != handler || !next.in_order || next.record.key != gone.record.key) continue;
+    if (!next.due) next.due = now();
+    return;
+  }
+}
+
+std::size_t MemoryInbox::State::release_retries(std::span<const ports::OutboxShard> shards, std::size_t most) {
+  std::size_t moved = 0;
+  for (auto& [number, row] : retries) {
+    if (moved == most) break;
+    if (row.sent || !row.due || *row.due > now()) continue;
+    OwnedMessage message = row.record;
+    const auto handler = std::find_if(handlers.begin(), handlers.end(),
+                                   [&, of = row.handler](const auto& entry) { return entry.second == of; });
+    message.headers.push_back({std::string(kReplayedFrom), to_string(TopicPartition{message.topic, message.partition}) +
+                                                               "@" + std::to_string(message.offset)});
+    message.headers.push_back({std::string(kReplayedFor), handler->first});
+    message.headers.push_back({std::string(kRetry), ports::RetryRef{number, row.attempts}.text()});
+    auto record = outbox_record(message, row.id);
+    if (std::find(shards.begin(), shards.end(), record.shard) == shards.end()) continue;
+    row.sent = true;
+    put_out(std::move(record));
+    ++moved;
+  }
+  return moved;
+}
+
+std::optional<Timestamp> MemoryInbox::State::next_retry() const {
+  std::optional<Timestamp> next;
+  for (const auto& [number, row] : retries) {
+    if (!row.sent && row.due) next = next ? std::min(*next, *row.due) : *row.due;
+  }
+  return next;
+}
+
+std::vector<ports::RetryTurn> MemorySession::retry_turns(std::span<const ports::RetryQuestion> questions) {
+  require_open();
+  Lock lock(state_->mutex);
+  check_still_there(lock);
+  std::vector<ports::RetryTurn> turns;
+  for (const auto& question : questions) {
+    const bool is_stored = std::any_of(state_->retries.begin(), state_->retries.end(), [&](const auto& entry) {
+      return entry.second.handler == scope_.handler && entry.second.id == question.id;
+    });
+    if (question.back) {
+      const bool expected = state_->find_retry(scope_.handler, *question.back) != nullptr;
+      turns.push_back(expected ? ports::RetryTurn::runs : ports::RetryTurn::over);
+    } else if (is_stored) {
+      turns.push_back(ports::RetryTurn::stored);
+    } else {
+      const bool behind = question.key && state_->is_key_stored(scope_.handler, *question.key);
+      turns.push_back(behind ? ports::RetryTurn::behind : ports::RetryTurn::runs);
+    }
+  }
+  return turns;
+}
+
+void MemorySession::defer_retry(const ports::DeferredRetry& retry) {
+  require_open();
+  if (!scope_.fence) throw Error(Code::api_misused, "defer_retry() needs a transaction with a fence");
+  retries_.push_back(retry);
+}
+
+void MemorySession::end_retry(const ports::RetryRef& retry) {
+  require_open();
+  ended_retries_.push_back(retry);
+}
+
+}  // namespace turnstile::testing
