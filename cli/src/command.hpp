@@ -47,6 +47,7 @@ void add_dlq_groups(CLI::App& dlq, Command& command);
 void add_dlq_edit(CLI::App& dlq, Command& command);
 void add_dlq_purge(CLI::App& dlq, Command& command);
 void add_rewind(CLI::App& app, Command& command);
+void add_retries(CLI::App& app, Command& command);
 void add_outbox(CLI::App& app, Command& command);
 void add_limits(CLI::App& app, Command& command);
 void add_permits(CLI::App& app, Command& command);

@@ -92,6 +92,7 @@ int main(int argc, char** argv) {
   add_inbox(app, command);
   add_dlq(app, command);
   add_rewind(app, command);
+  add_retries(app, command);
   add_outbox(app, command);
   add_limits(app, command);
   add_permits(app, command);

@@ -25,6 +25,7 @@ ReplayPart replay_part(std::string_view reason, bool replay_in_doubt, bool asked
   const auto known = parse_dead_reason(std::string(reason));
   if (known == DeadReason::duplicate) return ReplayPart::has_run;
   if (asked_for || !known) return ReplayPart::published;
+  if (known == DeadReason::dropped) return ReplayPart::dropped;
   if (kDiesAgain.contains(*known)) return ReplayPart::dies_again;
   return kUndecided.contains(*known) ? ReplayPart::undecided : ReplayPart::published;
 }
@@ -39,6 +40,7 @@ std::string why_left_out(ReplayPart part, const std::string& reason) {
     case ReplayPart::dies_again:
       return fmt::format("{}, which would fail for the same reason again; once that is fixed: --all --reason {}",
                          reason, reason);
+    case ReplayPart::dropped: return "dropped by an operator; to run them after all: --all --reason dropped";
     case ReplayPart::undecided:
       return fmt::format("{}, so an operator has to decide; to replay one: turnstile dlq replay NUMBER{}", reason,
                          reason == to_text(DeadReason::forged) ? "" : "; to replay all: --all --reason " + reason);

@@ -15,6 +15,7 @@ enum class ReplayPart : std::uint8_t {
   in_doubt,    ///< an earlier replay of it has not ended
   has_run,     ///< its message has taken effect
   dies_again,  ///< unless something else has changed
+  dropped,     ///< an operator has dropped it
   undecided,   ///< it may have taken effect, or was forged
 };
 

@@ -1,11 +1,13 @@
 // Once, with the framework: the same job as raw_once, as a user would write it.
-//  --brokers B --topic T --postgres URL --schema S --way single|sync|defer|set|noop --workers N --messages M
+//  --brokers B --topic T --postgres URL --schema S --way single|sync|defer|set|noop|retry --workers N --messages M
 //  [--mode transactional]    as in the configuration
 //  [--message-id header:message-id]
+// retry: as sync, but each message fails at first, is stored, and comes back (retry(...).durable()).
 // noop is for effects elsewhere: the handler does nothing. The runner creates the schema and the empty table
 // fw_effects, and checks the table afterwards.
 
 #include <span>
+#include <stdexcept>
 #include <vector>
 
 #include "tests/bench/fw_common.hpp"
@@ -40,6 +42,11 @@ void effects_of_batch(std::span<const Message> messages, Context& ctx) {
   ctx.tx().exec(insert_all, payments, amounts);
 }
 
+void effect_later(const Message& message, Context& ctx) {
+  if (ctx.attempt() == 1) throw std::runtime_error("the first attempt fails");
+  effect_sync(message, ctx);
+}
+
 void no_effect(const Message&, Context&) {}
 
 /// The same handler name in all runs, so that the same ids of any topic are duplicates.
@@ -47,10 +54,14 @@ Pipeline pipeline_of(const std::string& way) {
   const auto name = handler_id("once");
   if (way == "single") return effect_sync | name | batch(1);
   if (way == "sync") return effect_sync | name;
+  if (way == "retry") {
+    using std::chrono::milliseconds;
+    return effect_later | name | retry(exponential{milliseconds(1), 3, milliseconds(1)}).durable();
+  }
   if (way == "defer") return effect_deferred | name;
   if (way == "set") return effects_of_batch | name;
   if (way == "noop") return no_effect | name;
-  bench::die("--way: single, sync, defer, set or noop, not " + way);
+  bench::die("--way: single, sync, defer, set, noop or retry, not " + way);
 }
 
 }  // namespace

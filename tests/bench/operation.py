@@ -74,7 +74,7 @@ class Collector:
 
 
 class Operation:
-    OPERATION = ["metrics-cost-noop", "metrics-cost-set", "trace-cost", "audit-rate", "dlq-list"]
+    OPERATION = ["metrics-cost-noop", "metrics-cost-set", "trace-cost", "audit-rate", "dlq-list", "durable-retry-rate"]
 
     def watched(self, run):
         """The rate of a run with metrics, the admin endpoint and a scraper."""
@@ -127,6 +127,20 @@ class Operation:
             rates.append(records / seconds)
         self.bar("audit-rate", rates, 50_000)
 
+    def durable_retry_rate(self):
+        """Messages that fail once, are stored and come back, against messages that take effect at once."""
+        messages, ratios = self.size(60_000), []
+        for n in range(self.rounds):
+            rates = {}
+            for way in ("sync", "retry") if n % 2 == 0 else ("retry", "sync"):
+                # What comes back is in the topic too, so that no other run can use it.
+                topic = self.topics.get(f"retries-{n}-{way}", messages, ids="v4", duplicates=0)
+                self.p.fresh_schema()
+                rates[way] = self.p.run("bench_fw_once", brokers=self.p.kafka, topic=topic["topic"], postgres=self.p.postgres,
+                                        schema=self.schema, way=way, workers=4, messages=messages)["rate"]
+            ratios.append(rates["retry"] / rates["sync"])
+        self.bar("durable-retry-rate", ratios, 0.3)
+
     def first_page(self, letters):
         """Milliseconds for the first page of dead letters."""
         self.p.sql(f"DROP SCHEMA IF EXISTS {self.schema} CASCADE")
@@ -136,6 +150,8 @@ class Operation:
     def operation(self, bars):
         if "audit-rate" in bars:
             self.audit_rate()
+        if "durable-retry-rate" in bars:
+            self.durable_retry_rate()
         if "dlq-list" in bars:
             ratios = [self.first_page(self.size(1_000_000)) / self.first_page(10_000) for _ in range(self.rounds)]
             self.bar("dlq-list", ratios, 2, most=True)

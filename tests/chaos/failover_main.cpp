@@ -63,6 +63,8 @@ class BlindSession final : public ports::InboxSession {
   std::vector<ports::RetryTurn> retry_turns(std::span<const ports::RetryQuestion> questions) override {
     return inner_->retry_turns(questions);
   }
+  bool undo_message() noexcept override { return inner_->undo_message(); }
+  void take_back(const MessageId& id) override { inner_->take_back(id); }
   void defer_retry(const ports::DeferredRetry& retry) override { inner_->defer_retry(retry); }
   void end_retry(const ports::RetryRef& retry) override { inner_->end_retry(retry); }
   void commit() override { inner_->commit(); }

@@ -6,6 +6,7 @@
 // "throw", "throw-int": the handler throws.
 // "sleep:MS": the handler sleeps.
 // "throw-once:FILE": the handler creates FILE and throws, unless FILE exists.
+// "sql-throw-once:FILE": the same, after a statement.
 // "stop-once:FILE": the handler creates FILE and freezes the whole process, unless FILE exists.
 // "abort": the process dies.
 // "service:FILE": the handler calls a service, which fails while FILE exists.
@@ -59,6 +60,10 @@ void misbehave(const Message& message, Context& context) {
     throw std::runtime_error("the service does not answer");
   if (text.starts_with("sleep:")) std::this_thread::sleep_for(std::chrono::milliseconds(std::stol(text.substr(6))));
   if (text.starts_with("throw-once:") && first_time(text.substr(11))) throw std::runtime_error("told to throw once");
+  if (text.starts_with("sql-throw-once:") && first_time(text.substr(15))) {
+    context.tx().exec("SELECT 1");
+    throw std::runtime_error("told to throw once");
+  }
   if (text.starts_with("stop-once:") && first_time(text.substr(10))) std::raise(SIGSTOP);
 }
 

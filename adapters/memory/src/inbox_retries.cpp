@@ -65,7 +65,7 @@ std::size_t MemoryInbox::State::release_retries(std::span<const ports::OutboxSha
     if (row.sent || !row.due || *row.due > now()) continue;
     OwnedMessage message = row.record;
     const auto handler = std::find_if(handlers.begin(), handlers.end(),
-                                   [&, of = row.handler](const auto& entry) { return entry.second == of; });
+                                      [&, of = row.handler](const auto& entry) { return entry.second == of; });
     message.headers.push_back({std::string(kReplayedFrom), to_string(TopicPartition{message.topic, message.partition}) +
                                                                "@" + std::to_string(message.offset)});
     message.headers.push_back({std::string(kReplayedFor), handler->first});
@@ -97,7 +97,8 @@ std::vector<ports::RetryTurn> MemorySession::retry_turns(std::span<const ports::
       return entry.second.handler == scope_.handler && entry.second.id == question.id;
     });
     if (question.back) {
-      const bool expected = state_->find_retry(scope_.handler, *question.back) != nullptr;
+      const RetryRow* const row = state_->find_retry(scope_.handler, *question.back);
+      const bool expected = row != nullptr && row->id == question.id;
       turns.push_back(expected ? ports::RetryTurn::runs : ports::RetryTurn::over);
     } else if (is_stored) {
       turns.push_back(ports::RetryTurn::stored);
@@ -112,7 +113,13 @@ std::vector<ports::RetryTurn> MemorySession::retry_turns(std::span<const ports::
 void MemorySession::defer_retry(const ports::DeferredRetry& retry) {
   require_open();
   if (!scope_.fence) throw Error(Code::api_misused, "defer_retry() needs a transaction with a fence");
+  taken_back_.push_back(retry.id);
   retries_.push_back(retry);
+}
+
+void MemorySession::take_back(const MessageId& id) {
+  require_open();
+  taken_back_.push_back(id);
 }
 
 void MemorySession::end_retry(const ports::RetryRef& retry) {

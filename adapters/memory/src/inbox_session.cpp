@@ -157,7 +157,21 @@ void MemorySession::throw_spoiled() {
   }
 }
 
+void MemorySession::at_message(std::size_t index) {
+  message_ = index;
+  message_mark_ = {executed_, deferred_.size(), published_.size(), responses_};
+}
+
+bool MemorySession::undo_message() noexcept {
+  if (!open_ || lost_ || failure_ || executed_ != message_mark_.executed) return false;
+  deferred_.resize(message_mark_.deferred);
+  published_.resize(message_mark_.published);
+  responses_ = message_mark_.responses;
+  return true;
+}
+
 Rows MemorySession::execute(const Statement& statement) {
+  ++executed_;
   try {
     std::optional<Rows> answer;
     decltype(state_->hook) hook;
@@ -278,6 +292,7 @@ void MemorySession::end(bool commit) noexcept {
   responses_.clear();
   published_.clear();
   retries_.clear();
+  taken_back_.clear();
   ended_retries_.clear();
   done_.clear();
   deferred_.clear();
@@ -286,12 +301,12 @@ void MemorySession::end(bool commit) noexcept {
 
 /// Call it with the mutex held.
 void MemorySession::end_in_state(bool commit) {
-  const auto is_deferred = [&](const MessageId& id) {
-    return std::any_of(retries_.begin(), retries_.end(), [&](const auto& retry) { return retry.id == id; });
+  const auto is_taken_back = [&](const MessageId& id) {
+    return std::find(taken_back_.begin(), taken_back_.end(), id) != taken_back_.end();
   };
   for (auto& [key, fingerprint] : mine_) {
     state_->pending.erase(key);
-    if (commit && !is_deferred(key.second)) state_->ids.emplace(key, fingerprint);
+    if (commit && !is_taken_back(key.second)) state_->ids.emplace(key, fingerprint);
   }
   if (moves_to_) end_numbered(commit);
   if (commit) {

@@ -180,10 +180,12 @@ class MemorySession final : public ports::InboxSession, public Transaction {
   std::vector<ports::Admission> begin(const ports::InboxScope& scope,
                                       std::span<const ports::InboxEntry> entries) override;
   Transaction& transaction() override { return *this; }
-  void at_message(std::size_t index) override { message_ = index; }
+  void at_message(std::size_t index) override;
+  bool undo_message() noexcept override;
   void respond(const MessageId& id, std::string_view body) override;
   void publish(const OwnedMessage& message, const MessageId& id) override;
   std::vector<ports::RetryTurn> retry_turns(std::span<const ports::RetryQuestion> questions) override;
+  void take_back(const MessageId& id) override;
   void defer_retry(const ports::DeferredRetry& retry) override;
   void end_retry(const ports::RetryRef& retry) override;
   void commit() override;
@@ -235,10 +237,18 @@ class MemorySession final : public ports::InboxSession, public Transaction {
   std::map<InboxKey, std::string> responses_;
   std::vector<ports::OutboxRecord> published_;
   std::vector<ports::DeferredRetry> retries_;
+  std::vector<MessageId> taken_back_;
   std::vector<ports::RetryRef> ended_retries_;
   std::vector<Statement> done_;
   std::vector<Statement> deferred_;
   std::size_t message_ = 0;
+  /// How much there was when the message began.
+  struct Mark {
+    std::size_t executed = 0, deferred = 0, published = 0;
+    std::map<InboxKey, std::string> responses{};
+  };
+  Mark message_mark_;
+  std::size_t executed_ = 0;
   std::exception_ptr failure_;  ///< a statement failed: the transaction can only be rolled back
   bool failure_is_deferred_ = false;
 };

@@ -23,6 +23,7 @@ bool is_forgotten(const Facts& facts, const Place& place) {
 Judgement of_ids(const Facts& facts, const Place& place) {
   if (facts.effect != nullptr) return {Fate::duplicate};
   if (facts.claim != nullptr) return {facts.claim->state == "parked" ? Fate::parked : Fate::pending};
+  if (facts.retry != nullptr) return {facts.retry->dead ? Fate::dead_letter : Fate::pending};
   if (!is_settled(facts.offset, place)) return {Fate::pending};
   if (const auto* missing = std::get_if<RecordIds::Missing>(facts.id))
     return {Fate::unaccounted, "it has no id (" + missing->why + ") and is no dead letter"};

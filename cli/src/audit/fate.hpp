@@ -36,6 +36,7 @@ struct Facts {
   const postgres::AuditedEffect* effect = nullptr;
   const postgres::AuditedClaim* claim = nullptr;
   const postgres::AuditedDead* dead = nullptr;
+  const postgres::AuditedRetry* retry = nullptr;  ///< asked only for records of which nothing else is known
 };
 
 /// What is the same for all records of a partition.

@@ -123,11 +123,21 @@ class Pass {
       if (at != waiting.end() && at->offset == letter.offset)
         dead_of.at(static_cast<std::size_t>(at - waiting.begin())) = &letter;
     }
+    const auto facts_of = [&](std::size_t i) {
+      return Facts{waiting[i].offset, waiting[i].time, &waiting[i].id, effect_of[i], claim_of[i], dead_of[i]};
+    };
+    std::vector<Judgement> judgements;
+    for (std::size_t i = 0; i < waiting.size(); ++i) judgements.push_back(judge(facts_of(i), place));
+    ask_for_retries(waiting, judgements, [&](std::size_t i, const postgres::AuditedRetry& retry) {
+      Facts facts = facts_of(i);
+      facts.retry = &retry;
+      return judge(facts, place);
+    });
     for (std::size_t i = 0; i < waiting.size(); ++i) {
       const Waiting& record = waiting[i];
-      const Facts facts{record.offset, record.time, &record.id, effect_of[i], claim_of[i], dead_of[i]};
+      const Facts facts = facts_of(i);
       if (facts.effect != nullptr && is_of(*facts.effect, facts, place)) seen_.back().add(record.offset);
-      const Judgement judgement = judge(facts, place);
+      const Judgement& judgement = judgements[i];
       ++counts.records;
       ++counts.of(judgement.fate);
       if (!is_violation(judgement.fate)) continue;
@@ -135,6 +145,23 @@ class Pass {
       add({{{options_.topic, counts.range.partition}, record.offset}, record.time, judgement.fate, judgement.why});
     }
     waiting.clear();
+  }
+
+  /// Judges the records anew of which nothing is known by their place: they may be stored for a retry.
+  template <class Judge>
+  void ask_for_retries(const std::vector<Waiting>& waiting, std::vector<Judgement>& judgements, Judge judge_again) {
+    std::vector<MessageId> asked;
+    std::vector<std::size_t> places;
+    for (std::size_t i = 0; i < waiting.size(); ++i) {
+      const auto* id = std::get_if<MessageId>(&waiting[i].id);
+      if (id == nullptr || (judgements[i].fate != Fate::unaccounted && judgements[i].fate != Fate::cannot_tell))
+        continue;
+      asked.push_back(*id);
+      places.push_back(i);
+    }
+    if (asked.empty()) return;
+    for (const auto& retry : snapshot_.retries(asked))
+      judgements[places.at(retry.asked)] = judge_again(places.at(retry.asked), retry);
   }
 
   /// Each effect of the range must have been found by its record, and only one by each.

@@ -22,6 +22,7 @@ enum class DeadReason : std::uint8_t {
   no_session,      ///< its producer's session is unknown or had expired: it may have taken effect
   forged,          ///< its producer's signature does not match
   killed_process,  ///< processes died while they ran only this message
+  dropped,         ///< it waited for a retry, and an operator dropped it (`turnstile retries drop`)
 };
 
 /// All reasons, in the order of the enumeration.

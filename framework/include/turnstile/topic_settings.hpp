@@ -36,7 +36,9 @@ struct RetrySettings {
   RetrySettings() = default;
   /// Sets all parts.
   RetrySettings(const RetryPolicy& all)  // NOLINT
-      : attempts(all.attempts), first(all.first), cap(all.cap), durable(all.durable) {}
+      : attempts(all.attempts), first(all.first), cap(all.cap) {
+    if (all.durable != DurableRetry::off) durable = all.durable;
+  }
   std::optional<int> attempts{};                     ///< absent: not set here
   std::optional<std::chrono::milliseconds> first{},  ///< absent: not set here
       cap{};                                         ///< absent: not set here

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "config/codec.hpp"
+#include "config/retry_codecs.hpp"
 #include "config/setting_line.hpp"
 #include "config/settings_codecs.hpp"
 #include "message/names.hpp"

@@ -28,7 +28,11 @@ std::variant<MessageId, MissingId> id_of(const Unit& unit, UnitItem& item) {
 
 bool pass_over_others(UnitItem& item, Unit& unit, Verdicts& verdicts) {
   const auto whom = replayed_for(item.message());
-  if (!whom || *whom == unit.plan().handler) return false;
+  if (!whom) return false;
+  if (*whom == unit.plan().handler) {
+    if (unit.plan().mode == Mode::transactional) item.back = retry_of(item.message());
+    return false;
+  }
   verdicts.pass_over(item, *whom);
   return true;
 }
@@ -48,7 +52,6 @@ Items identify(Unit& unit, Verdicts& verdicts) {
       continue;
     }
     item.id = std::get<MessageId>(id);
-    item.back = retry_of(item.message());
     if (unit.place().is_dead(item.offset())) verdicts.skip_dead(item);
     else if (auto letter = unit.memory().pending_dead_letter(unit.place(), item.message()))
       dead.emplace_back(&item, std::move(*letter));

@@ -11,8 +11,8 @@
 
 namespace turnstile::detail {
 
-/// True: the message is a dead letter that was published again for another handler. It is then settled, because this
-/// handler has had it before.
+/// True: the message was published again for another handler. It is then settled, because this handler has had it
+/// before. Otherwise it sets UnitItem::back.
 bool pass_over_others(UnitItem& item, Unit& unit, Verdicts& verdicts);
 /// Computes the ids of the items from the raw records. Mode numbered: verifies that the producers numbered the messages
 /// themselves. Returns the items that may run. The other items have their verdicts, or the unit has ended because the

@@ -1,6 +1,7 @@
 #include "delivery/backoff.hpp"
 
 #include <algorithm>
+#include <random>
 
 namespace turnstile::detail {
 
@@ -13,6 +14,11 @@ std::chrono::milliseconds backoff(const RetryPolicy& policy, int failed, double 
   }
   const auto off = static_cast<double>(delay.count()) / 2 * std::clamp(random, 0.0, 1.0);
   return delay - std::chrono::milliseconds(static_cast<std::chrono::milliseconds::rep>(off));
+}
+
+double random_number() {
+  thread_local std::minstd_rand generator{std::random_device{}()};
+  return std::uniform_real_distribution<double>(0.0, 1.0)(generator);
 }
 
 }  // namespace turnstile::detail

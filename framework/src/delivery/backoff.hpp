@@ -11,4 +11,7 @@ namespace turnstile::detail {
 /// up to the larger of `cap` and `first`, minus a random part of up to half. `random`: in [0, 1); 0 subtracts nothing.
 std::chrono::milliseconds backoff(const RetryPolicy& policy, int failed, double random);
 
+/// A random number in [0, 1).
+double random_number();
+
 }  // namespace turnstile::detail

@@ -1,15 +1,21 @@
 #include "delivery/stored_retries.hpp"
 
 #include <algorithm>
-#include <utility>
+#include <vector>
 
-#include "delivery/verdicts.hpp"
+#include "delivery/after_failure.hpp"
+#include "delivery/backoff.hpp"
 #include "message/replay.hpp"
 #include "support/failpoint.hpp"
 
 namespace turnstile::detail {
 
 namespace {
+
+using ports::RetryTurn;
+using std::chrono::milliseconds;
+
+constexpr const char* kBehind = "an earlier message of its key waits for a retry";
 
 /// The record without what its last sending has added. It keeps its first origin, as a dead letter does.
 OwnedMessage record_to_store(const Message& message) {
@@ -20,91 +26,114 @@ OwnedMessage record_to_store(const Message& message) {
   return record;
 }
 
+bool is_fresh(const UnitItem& item) { return item.admission == ports::Admission::fresh; }
+
+/// It came back, and its row is the one that the transaction has locked.
+bool has_row(const UnitItem& item) { return item.back && item.turn == RetryTurn::runs; }
+
+bool any_back(const Items& items) {
+  return std::any_of(items.begin(), items.end(), [](const UnitItem* item) { return item->back.has_value(); });
+}
+
 }  // namespace
 
+Items StoredRetries::take_repeats(Items& items) {
+  Items repeats;
+  if (!any_back(items)) return repeats;
+  std::set<MessageId> seen;
+  std::erase_if(items, [&](UnitItem* item) {
+    if (seen.insert(*item->id).second) return false;
+    repeats.push_back(item);
+    return true;
+  });
+  return repeats;
+}
+
 void StoredRetries::ask(const Items& items) {
-  held_back_.clear();
-  answers_.clear();
-  ends_.clear();
-  const DurableRetry durable = unit_.plan().retry.durable;
+  keys_.clear();
+  for (UnitItem* const item : items) {
+    item->turn = RetryTurn::runs;
+    item->deferral.reset();
+  }
   // A record can come back after the topic's setting was changed.
-  const bool any_back = std::any_of(items.begin(), items.end(), [](const UnitItem* item) { return item->back; });
-  if (durable == DurableRetry::off && !any_back) return;
+  if (unit_.plan().retry.durable == DurableRetry::off && !any_back(items)) return;
   std::vector<ports::RetryQuestion> questions;
   Items asked;
   for (UnitItem* const item : items) {
-    if (item->admission != ports::Admission::fresh && !item->back) continue;
+    if (!is_fresh(*item) && !item->back) continue;
     asked.push_back(item);
-    const bool waits_for_key = durable == DurableRetry::later_messages_wait && !item->back && item->message().key();
-    questions.push_back({*item->id, item->back, waits_for_key ? item->message().key() : std::nullopt});
+    questions.push_back({*item->id, item->back, waits() && !item->back ? item->message().key() : std::nullopt});
   }
   if (asked.empty()) return;
   const auto turns = unit_.session().retry_turns(questions);
   for (std::size_t k = 0; k < asked.size(); ++k) {
-    const bool fresh = asked[k]->admission == ports::Admission::fresh;
-    if (turns[k] != ports::RetryTurn::runs) {
-      if (!fresh) continue;  // its id has taken effect
-      held_back_.push_back(asked[k]);
-      answers_.emplace_back(asked[k], turns[k]);
-    } else if (asked[k]->back) {
-      ends_.push_back(*asked[k]->back);
+    asked[k]->turn = turns[k];
+    if (turns[k] == RetryTurn::behind) defer(*asked[k], milliseconds(0), kBehind);
+  }
+}
+
+bool StoredRetries::runs(UnitItem& item) {
+  if (item.turn != RetryTurn::runs) return false;
+  if (item.back || keys_.empty() || !item.message().key() || !keys_.contains(*item.message().key())) return true;
+  defer(item, milliseconds(0), kBehind);
+  return false;
+}
+
+bool StoredRetries::take_out(UnitItem& item, const Failure& failure) {
+  if (unit_.plan().retry.durable == DurableRetry::off || failure.kind != Failure::Kind::failed || failure.caught)
+    return false;
+  const AfterFailure next = after_failure(unit_.plan(), failure, item.attempt(), random_number());
+  if (next.dead_letter || !unit_.session().undo_message()) return false;
+  defer(item, std::max(next.delay, milliseconds(1)), next.why);
+  return true;
+}
+
+void StoredRetries::defer(UnitItem& item, milliseconds delay, const std::string& why) {
+  item.deferral = UnitItem::Deferral{delay, why};
+  if (waits() && item.message().key()) keys_.insert(*item.message().key());
+}
+
+bool StoredRetries::need_commit(const Items& items) {
+  return std::any_of(items.begin(), items.end(), [](const UnitItem* item) { return has_row(*item); });
+}
+
+void StoredRetries::write(const Items& items) {
+  ports::InboxSession& session = unit_.session();
+  for (UnitItem* const item : items) {
+    if (item->deferral) {
+      session.defer_retry({.id = *item->id,
+                           .back = has_row(*item) ? item->back : std::nullopt,
+                           .record = record_to_store(item->message()),
+                           .incarnation = unit_.place().incarnation,
+                           .attempts = item->deferral->delay.count() > 0 ? item->attempt() : 0,
+                           .delay = item->deferral->delay,
+                           .in_order = waits(),
+                           .error = item->deferral->why});
+    } else if (is_fresh(*item) && item->turn != RetryTurn::runs) {
+      session.take_back(*item->id);
+    } else if (has_row(*item)) {
+      session.end_retry(*item->back);
     }
   }
 }
 
-std::optional<Failure> StoredRetries::settle_held_back() {
-  Items behind;
-  for (const auto& [item, turn] : std::exchange(answers_, {})) {
-    if (turn == ports::RetryTurn::behind) behind.push_back(item);
-    else verdicts_.runs_elsewhere(*item, turn == ports::RetryTurn::over);
-  }
-  held_back_.clear();
-  return behind.empty() ? std::nullopt : store(behind, {}, "an earlier message of its key waits for a retry");
-}
-
-void StoredRetries::end_all() {
-  for (const ports::RetryRef& ref : ends_) unit_.session().end_retry(ref);
-}
-
-std::optional<Failure> StoredRetries::defer(UnitItem& item, std::chrono::milliseconds delay, const std::string& error) {
-  return store({&item}, delay, error);
-}
-
-std::optional<Failure> StoredRetries::store(const Items& items, std::chrono::milliseconds delay,
-                                            const std::string& error) {
-  const bool failed = delay.count() > 0;
+std::optional<Failure> StoredRetries::store(UnitItem& item, milliseconds delay, const std::string& why) {
+  const Items one{&item};
   auto failure = guarded([&] {
-    const auto admissions = unit_.session().begin(unit_.scope(), unit_.entries(items));
-    for (std::size_t k = 0; k < items.size(); ++k) {
-      UnitItem& item = *items[k];
-      item.admission = admissions[k];
-      if (item.admission != ports::Admission::fresh) continue;
-      unit_.session().at_message(k);
-      unit_.session().defer_retry({.id = *item.id,
-                                   .back = item.back,
-                                   .record = record_to_store(item.message()),
-                                   .incarnation = unit_.place().incarnation,
-                                   .attempts = failed ? item.attempt() : 0,
-                                   .delay = delay,
-                                   .in_order = unit_.plan().retry.durable == DurableRetry::later_messages_wait,
-                                   .error = error});
-    }
+    item.admission = unit_.session().begin(unit_.scope(), unit_.entries(one)).front();
+    ask(one);
+    if (is_fresh(item) && item.turn == RetryTurn::runs) defer(item, std::max(delay, milliseconds(1)), why);
+    write(one);
     TURNSTILE_FAILPOINT("before-retry-stored");
     unit_.session().commit();
     TURNSTILE_FAILPOINT("after-retry-stored");
   });
-  if (failure) {
-    unit_.session().rollback();
-    // The handler is not to blame: the statements are Turnstile's own.
-    if (failure->kind == Failure::Kind::failed) failure->kind = Failure::Kind::busy;
-    failure->culprit = nullptr;
-    return failure;
-  }
-  for (UnitItem* const item : items) {
-    if (item->admission == ports::Admission::fresh) verdicts_.stored(*item, delay, error);
-    else verdicts_.committed({item});  // another record with its id took effect meanwhile
-  }
-  return std::nullopt;
+  if (!failure) return std::nullopt;
+  unit_.session().rollback();
+  // The handler is not to blame: the statements are Turnstile's own.
+  if (failure->kind == Failure::Kind::failed) failure->kind = Failure::Kind::busy;
+  failure->culprit = nullptr;
+  return failure;
 }
 
 }  // namespace turnstile::detail

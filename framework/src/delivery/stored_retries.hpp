@@ -3,45 +3,46 @@
 
 #include <chrono>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 
 #include "delivery/failure.hpp"
 #include "delivery/unit.hpp"
 
 namespace turnstile::detail {
 
-class Verdicts;
-
 class StoredRetries {
  public:
-  StoredRetries(Unit& unit, Verdicts& verdicts) : unit_(unit), verdicts_(verdicts) {}
+  explicit StoredRetries(Unit& unit) : unit_(unit) {}
 
-  /// In the open transaction that has admitted these items: finds those that must not run now. Throws what the session
-  /// throws.
+  /// Takes items out that must not share a transaction with an earlier item of the same message: only one of them is the
+  /// record that its row expects. They run in the next transaction.
+  [[nodiscard]] static Items take_repeats(Items& items);
+  /// In the open transaction that has admitted these items: decides which of them run in it, see UnitItem::turn and
+  /// UnitItem::deferral. Throws what the session throws.
   void ask(const Items& items);
-  /// The items that must not run now, of the last call of ask().
-  [[nodiscard]] const Items& held_back() const noexcept { return held_back_; }
-  /// Settles held_back(), and stores those that wait for their key. No transaction may be open. After a failure they are
-  /// not settled.
-  std::optional<Failure> settle_held_back();
+  /// Whether the item runs now. False: it is settled by this transaction without a run of its handler.
+  [[nodiscard]] bool runs(UnitItem& item);
+  /// The item's handler has failed, and the open transaction continues without it: its next attempt will be stored. False:
+  /// its statements cannot be taken back one by one, or it has no next attempt.
+  [[nodiscard]] bool take_out(UnitItem& item, const Failure& failure);
+  /// Whether the open transaction must be committed although no handler runs in it.
+  [[nodiscard]] static bool need_commit(const Items& items);
+  /// Before the commit: stores the messages with a later attempt, and ends the stored retries of the others. Throws what
+  /// the session throws.
+  void write(const Items& items);
 
-  /// Whether items of the open transaction came back, and are settled by it.
-  [[nodiscard]] bool any_ends() const noexcept { return !ends_.empty(); }
-  /// Ends their rows in the open transaction. Throws what the session throws.
-  void end_all();
-
-  /// Stores an item whose attempt has failed, and settles it. No transaction may be open. After a failure it is not
-  /// settled.
-  std::optional<Failure> defer(UnitItem& item, std::chrono::milliseconds delay, const std::string& error);
+  /// Stores an item that has failed alone, in a transaction of its own. After a failure it is not stored. If it is not
+  /// fresh, it is not stored either.
+  std::optional<Failure> store(UnitItem& item, std::chrono::milliseconds delay, const std::string& why);
 
  private:
-  std::optional<Failure> store(const Items& items, std::chrono::milliseconds delay, const std::string& error);
+  [[nodiscard]] bool waits() const noexcept { return unit_.plan().retry.durable == DurableRetry::later_messages_wait; }
+  void defer(UnitItem& item, std::chrono::milliseconds delay, const std::string& why);
 
   Unit& unit_;
-  Verdicts& verdicts_;
-  Items held_back_;
-  std::vector<std::pair<UnitItem*, ports::RetryTurn>> answers_;  ///< of held_back_
-  std::vector<ports::RetryRef> ends_;
+  std::set<std::string_view> keys_;  ///< of items that this transaction stores, if later messages wait
 };
 
 }  // namespace turnstile::detail

@@ -47,22 +47,17 @@ void TransactionalRun::run(Unit& unit) {
 }
 
 std::optional<Failure> TransactionalRun::attempt(Items items) {
-  const auto is_settled = [](const UnitItem* item) { return item->verdict.kind == Verdict::Kind::settled; };
-  std::erase_if(items, is_settled);  // by an attempt that failed afterwards
+  // An earlier call may have committed some of them.
+  std::erase_if(items, [](const UnitItem* item) { return item->verdict.kind == Verdict::Kind::settled; });
+  if (items.empty()) return std::nullopt;
+  Items repeats = StoredRetries::take_repeats(items);
   for (UnitItem* const item : items) item->skipped = item->replied = false;
   published_ = handled_ = 0;
   overdue_ = nullptr;
   auto failure = transact(items);
-  while (!failure && !retries_.held_back().empty()) {
-    session().rollback();
-    if (auto not_stored = retries_.settle_held_back()) return not_stored;
-    std::erase_if(items, is_settled);
-    if (items.empty()) return std::nullopt;
-    failure = transact(items);
-  }
   if (!failure) {
     verdicts_.committed(items);
-    return std::nullopt;
+    return repeats.empty() ? std::nullopt : attempt(std::move(repeats));
   }
   session().rollback();
   // The server may end a transaction that was open for too long. The next statement detects that, even if it is a
@@ -79,9 +74,8 @@ std::optional<Failure> TransactionalRun::transact(const Items& items) {
   // First: a record that comes back for a retry has a new time, and no longer shows whether it is too old.
   if (auto failure = first_refused(unit_, items, fresh)) return failure;
   if (auto failure = guarded([&] { retries_.ask(items); })) return failure;
-  if (!retries_.held_back().empty()) return std::nullopt;
   const bool answers = unit_.plan().duplicates == DuplicatePolicy::replay && fresh.size() < items.size();
-  if (fresh.empty() && !answers && !retries_.any_ends()) {
+  if (fresh.empty() && !answers && !StoredRetries::need_commit(items)) {
     session().rollback();
     return std::nullopt;
   }
@@ -113,7 +107,7 @@ std::optional<Failure> TransactionalRun::run_handlers(const Items& items, const 
 std::optional<Failure> TransactionalRun::run_one_by_one(const Items& items) {
   for (std::size_t k = 0; k < items.size(); ++k) {
     UnitItem& item = *items[k];
-    if (item.admission != ports::Admission::fresh) continue;
+    if (item.admission != ports::Admission::fresh || !retries_.runs(item)) continue;
     // Reads the clock: if the process was suspended during the unit, the engine may not have cancelled the unit yet.
     if (unit_.is_over()) return Failure{.kind = Kind::cancelled};
     session().at_message(k);
@@ -133,19 +127,22 @@ std::optional<Failure> TransactionalRun::run_one_by_one(const Items& items) {
     if (overdue_ == nullptr && std::chrono::steady_clock::now() - began >= unit_.plan().handler_timeout)
       overdue_ = &item;
     item.skipped = called.skipped;
-    published_ += outgoing.published();
     if (called.failure) {
       judge(*called.failure, session().standing(), &item);
       if (called.failure->kind == Kind::failed) count_failure(unit_, *called.failure);
+      if (retries_.take_out(item, *called.failure)) continue;
       return std::move(called.failure);
     }
+    published_ += outgoing.published();
     TURNSTILE_FAILPOINT("after-handler");
   }
   return std::nullopt;
 }
 
-std::optional<Failure> TransactionalRun::run_as_batch(const Items& items, const Items& fresh) {
+std::optional<Failure> TransactionalRun::run_as_batch(const Items& items, Items fresh) {
   if (unit_.watch().is_over()) return Failure{.kind = Kind::cancelled};
+  std::erase_if(fresh, [&](UnitItem* item) { return !retries_.runs(*item); });
+  if (fresh.empty()) return std::nullopt;
   const Batch batch(fresh);
   session().at_message(static_cast<std::size_t>(std::find(items.begin(), items.end(), fresh.front()) - items.begin()));
   TransactionOutgoing outgoing(unit_, fresh, nullptr);
@@ -183,7 +180,7 @@ std::optional<Failure> TransactionalRun::commit(const Items& items, const Items&
   std::optional<std::string> in_doubt;
   auto failure = guarded(items, nullptr, [&] {
     const Timed timed(unit_.result().counts.commit_time);
-    retries_.end_all();
+    retries_.write(items);
     UnitTrace::Span span(unit_.trace(), SpanReport::Step::commit);
     try {
       session().commit();
@@ -214,7 +211,10 @@ std::optional<Failure> TransactionalRun::decide_doubt(const Items& items, const 
   const Failure lost{.kind = Kind::busy, .why = why, .by_handler = true};
   if (numbers_records(unit_.plan().mode) || fresh.empty()) return lost;
   std::vector<MessageId> ids;
-  for (const UnitItem* item : fresh) ids.push_back(*item->id);
+  for (const UnitItem* item : fresh) {
+    if (item->turn == ports::RetryTurn::runs && !item->deferral) ids.push_back(*item->id);
+  }
+  if (ids.empty()) return lost;
   bool all = false;
   if (auto failure = guarded([&] {
         const auto settled = session().settled(unit_.topic().handler, unit_.place().fence, ids);

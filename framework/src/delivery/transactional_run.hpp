@@ -20,7 +20,7 @@ class TransactionalRun {
   static void run(Unit& unit);
 
  private:
-  explicit TransactionalRun(Unit& unit) : unit_(unit), verdicts_(unit), retries_(unit, verdicts_) {}
+  explicit TransactionalRun(Unit& unit) : unit_(unit), verdicts_(unit), retries_(unit) {}
 
   /// Runs the items in one transaction. After success they have their verdicts.
   std::optional<Failure> attempt(Items items);
@@ -28,7 +28,7 @@ class TransactionalRun {
   std::optional<Failure> begin(const Items& items);
   std::optional<Failure> run_handlers(const Items& items, const Items& fresh);
   std::optional<Failure> run_one_by_one(const Items& items);
-  std::optional<Failure> run_as_batch(const Items& items, const Items& fresh);
+  std::optional<Failure> run_as_batch(const Items& items, Items fresh);
   std::optional<Failure> commit(const Items& items, const Items& fresh);
   std::optional<Failure> decide_doubt(const Items& items, const Items& fresh, const std::string& why);
   Failure count_busy(const Items& items, Failure failure);

@@ -29,7 +29,14 @@ struct UnitItem {
   bool skipped = false;                                  ///< in the last run, its handler had nothing to do
   bool replied = false;                                  ///< in the last run, its handler replied
   std::optional<ports::RetryRef> back{};                 ///< it came back for this stored retry
-  ports::Claim claim{};                                  ///< mode leased
+  ports::RetryTurn turn = ports::RetryTurn::runs;        ///< the decision in its last transaction
+  /// Its next attempt is stored by its last transaction. A delay of 0: it has not failed, and only waits for its key.
+  struct Deferral {
+    std::chrono::milliseconds delay;
+    std::string why;
+  };
+  std::optional<Deferral> deferral{};
+  ports::Claim claim{};   ///< mode leased
   bool begun = false;     ///< mode leased: the store has recorded that its handler may have begun
   bool recorded = false;  ///< mode leased: its result is recorded, or waits in PendingCompletions
   Verdict verdict{};

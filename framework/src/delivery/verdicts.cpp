@@ -1,9 +1,9 @@
 #include "delivery/verdicts.hpp"
 
 #include <algorithm>
-#include <random>
 
 #include "delivery/after_failure.hpp"
+#include "delivery/backoff.hpp"
 #include "delivery/reasons.hpp"
 #include "delivery/stored_retries.hpp"
 
@@ -27,12 +27,6 @@ constexpr milliseconds kRefusedDelay{2'000};
 /// The delay for a partition that stopped because of dead letters. It continues when another of its messages succeeds.
 /// With order "partition" no other message runs, so the partition stays stopped.
 constexpr milliseconds kStoppedDelay{30'000};
-
-/// A random number in [0, 1).
-double chance() {
-  thread_local std::minstd_rand generator{std::random_device{}()};
-  return std::uniform_real_distribution<double>(0.0, 1.0)(generator);
-}
 
 std::string text_of(DeadLetters::Kept kept, const TopicPlan& plan) {
   switch (kept) {
@@ -58,13 +52,19 @@ void Verdicts::committed(const Items& items) {
   for (UnitItem* const item : items) {
     unit_.memory().forget_busy(unit_.place(), item->offset());
     switch (item->admission) {
-      case ports::Admission::fresh: done(*item); break;
+      case ports::Admission::fresh: fresh(*item); break;
       case ports::Admission::mismatch: dead_letter(*item, reason_mismatch()); break;
       case ports::Admission::duplicate: duplicate(*item); break;
       case ports::Admission::outside:
       case ports::Admission::no_session: break;  // refused before, so the transaction was rolled back
     }
   }
+}
+
+void Verdicts::fresh(UnitItem& item) {
+  if (item.deferral) stored(item);
+  else if (item.turn != ports::RetryTurn::runs) runs_elsewhere(item);
+  else done(item);
 }
 
 void Verdicts::duplicate(UnitItem& item) {
@@ -82,7 +82,7 @@ void Verdicts::duplicate(UnitItem& item) {
 void Verdicts::failed(UnitItem& item, const Failure& failure) {
   unit_.memory().forget_busy(unit_.place(), item.offset());
   if (failure.caught) return put_back({&item});
-  const AfterFailure next = after_failure(unit_.plan(), failure, item.attempt(), chance());
+  const AfterFailure next = after_failure(unit_.plan(), failure, item.attempt(), random_number());
   if (next.dead_letter) return dead_letter(item, *next.dead_letter);
   if (unit_.plan().retry.durable != DurableRetry::off) return store(item, next.delay, next.why);
   retry(item, next.delay, next.why);
@@ -105,10 +105,9 @@ void Verdicts::tell_retry(const UnitItem& item, milliseconds delay, const std::s
                                                              plan.handler, item.attempt(), why, delay});
 }
 
-/// A stored retry needs a time to wait: 0 stands for a message that only waits for its key.
 void Verdicts::store(UnitItem& item, milliseconds delay, const std::string& why) {
-  const auto failure = StoredRetries(unit_, *this).defer(item, std::max(delay, milliseconds(1)), why);
-  if (!failure) return;
+  const auto failure = StoredRetries(unit_).store(item, delay, why);
+  if (!failure) return committed({&item});
   switch (failure->kind) {  // the handler runs again, as the same attempt
     case Failure::Kind::fenced: unit_.end(UnitResult::End::fenced, failure->why); break;
     case Failure::Kind::unavailable: unit_.end(UnitResult::End::store_unavailable, failure->why); break;
@@ -117,20 +116,21 @@ void Verdicts::store(UnitItem& item, milliseconds delay, const std::string& why)
   unit_.block(item);
 }
 
-void Verdicts::stored(UnitItem& item, milliseconds delay, const std::string& why) {
+void Verdicts::stored(UnitItem& item) {
   item.verdict.kind = Verdict::Kind::settled;
   ++unit_.result().counts.deferred;
-  if (delay.count() == 0) return;
+  if (item.deferral->delay.count() == 0) return;
   ++unit_.result().counts.retried;
-  tell_retry(item, delay, why, ", stored in PostgreSQL");
+  tell_retry(item, item.deferral->delay, item.deferral->why, ", stored in PostgreSQL");
 }
 
-void Verdicts::runs_elsewhere(UnitItem& item, bool over) {
+void Verdicts::runs_elsewhere(UnitItem& item) {
   item.verdict.kind = Verdict::Kind::settled;
   ++unit_.result().counts.duplicates;
   unit_.services().run_log->info(unit_.place().at, unit_.plan().handler, item.message(),
-                                 over ? "not run: its stored retry is settled, dropped, or was sent again since"
-                                      : "not run: the message is stored for a retry (turnstile retries list)");
+                                 item.turn == ports::RetryTurn::over
+                                     ? "not run: its stored retry is settled, dropped, or was sent again since"
+                                     : "not run: the message is stored for a retry (turnstile retries list)");
 }
 
 void Verdicts::dead_letter(UnitItem& item, const DeadLetter& letter) {
@@ -232,7 +232,7 @@ void Verdicts::again_soon(const Items& items, const std::string& why, int tries)
                                   "busy, again soon: " + why);
   const auto most = std::min(kBusyDelay * (1 << std::clamp(tries - 1, 0, kMostDoublings)), kMostBusyDelay);
   for (UnitItem* const item : items)
-    wait(*item, milliseconds(1 + static_cast<int>(chance() * static_cast<double>(most.count()))));
+    wait(*item, milliseconds(1 + static_cast<int>(random_number() * static_cast<double>(most.count()))));
 }
 
 void Verdicts::put_back(const Items& items) {

@@ -17,11 +17,6 @@ class Verdicts {
   void done(UnitItem& item);
   /// The transaction of these items was committed. The admission of each item decides its verdict.
   void committed(const Items& items);
-  /// Its next attempt is stored in the database. `delay`: 0 if it has not failed, and only waits for its key.
-  void stored(UnitItem& item, std::chrono::milliseconds delay, const std::string& why);
-  /// Another record of the message is stored for its next attempt, or (`over`) the message came back after it was
-  /// settled.
-  void runs_elsewhere(UnitItem& item, bool over);
   /// The message's id was seen before.
   void duplicate(UnitItem& item);
   /// The message failed alone. The topic's retry policy decides what follows.
@@ -44,6 +39,9 @@ class Verdicts {
   void wait(UnitItem& item, std::chrono::milliseconds delay);
 
  private:
+  void fresh(UnitItem& item);
+  void stored(UnitItem& item);
+  void runs_elsewhere(UnitItem& item);
   void retry(UnitItem& item, std::chrono::milliseconds delay, const std::string& why);
   void store(UnitItem& item, std::chrono::milliseconds delay, const std::string& why);
   void tell_retry(const UnitItem& item, std::chrono::milliseconds delay, const std::string& why, const char* where);

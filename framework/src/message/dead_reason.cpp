@@ -7,8 +7,8 @@ namespace turnstile {
 
 std::span<const DeadReason> dead_reasons() {
   using enum DeadReason;
-  static constexpr std::array kAll{failed,  rejected,       missing_id, duplicate, mismatch,      too_old,
-                                   unknown, outside_window, no_session, forged,    killed_process};
+  static constexpr std::array kAll{failed,  rejected,       missing_id, duplicate, mismatch,       too_old,
+                                   unknown, outside_window, no_session, forged,    killed_process, dropped};
   return kAll;
 }
 
@@ -25,6 +25,7 @@ std::string_view to_text(DeadReason reason) {
     case DeadReason::no_session: return "no_session";
     case DeadReason::forged: return "forged";
     case DeadReason::killed_process: return "killed_process";
+    case DeadReason::dropped: return "dropped";
   }
   return "";
 }

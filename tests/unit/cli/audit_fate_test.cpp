@@ -61,6 +61,17 @@ TEST_F(AuditFateTest, an_effect_and_a_dead_letter_are_one_fate_too_many_unless_i
   EXPECT_EQ(fate(), Fate::took_effect);
 }
 
+TEST_F(AuditFateTest, a_message_that_is_stored_for_a_retry_is_pending_until_it_is_settled) {
+  postgres::AuditedRetry retry;
+  facts_.retry = &retry;
+  EXPECT_EQ(fate(), Fate::pending);
+  retry.dead = 7;
+  EXPECT_EQ(fate(), Fate::dead_letter);
+  effect_.offset = 90;
+  facts_.effect = &effect_;
+  EXPECT_EQ(fate(), Fate::duplicate) << "the record that came back took effect";
+}
+
 TEST_F(AuditFateTest, what_is_claimed_or_not_settled_is_pending) {
   facts_.claim = &claim_;
   EXPECT_EQ(fate(), Fate::pending);

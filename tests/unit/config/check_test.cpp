@@ -93,6 +93,28 @@ TEST(CheckTopicTest, what_needs_kept_ids_is_refused_without_them) {
              "transactional or leased"}));
 }
 
+TEST(CheckTopicTest, long_retries_need_ids_that_a_record_keeps_and_an_order_to_keep) {
+  TopicSettings settings = transactional();
+  settings.retry = RetryPolicy{5, 1min, 1h, DurableRetry::later_messages_wait};
+  EXPECT_EQ(check_topic(with_database(), "payments", settings), Lines{});
+  settings.order = Order::none;
+  EXPECT_EQ(
+      check_topic(with_database(), "payments", settings),
+      Lines{"topics.payments.retry.durable: wait keeps the order of each key, but order is none; set order to key, "
+            "or retry.durable to pass"});
+  settings.retry->durable = DurableRetry::later_messages_pass;
+  EXPECT_EQ(check_topic(with_database(), "payments", settings), Lines{});
+  settings.message_id = "offset";
+  EXPECT_EQ(check_topic(with_database(), "payments", settings),
+            Lines{"topics.payments.retry.durable: sends a failed message again with the same id, but message_id is "
+                  "offset, which changes then; take the id from the message, or remove retry.durable"});
+  settings.message_id.reset();
+  settings.mode = Mode::leased;
+  EXPECT_EQ(check_topic(with_database(), "payments", settings),
+            Lines{"topics.payments.retry.durable: stores failed messages by their ids, in the transaction of the "
+                  "handler, but the mode is leased; set the mode to transactional, or remove retry.durable"});
+}
+
 TEST(CheckTopicTest, a_limiter_needs_a_limit) {
   TopicSettings settings;
   settings.limiter = "psp";

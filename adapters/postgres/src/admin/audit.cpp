@@ -134,6 +134,23 @@ std::vector<AuditedClaim> AuditSnapshot::claims(std::span<const MessageId> ids) 
   return claims;
 }
 
+std::vector<AuditedRetry> AuditSnapshot::retries(std::span<const MessageId> ids) {
+  // A record that came back names the first one. It can become a dead letter at its new place.
+  const Rows rows = impl_->session.run(
+      "SELECT a.n, d.id FROM unnest($1::uuid[]) WITH ORDINALITY a (id, n) "
+      "JOIN dead d ON d.message_id = a.id AND d.handler = $2::smallint "
+      " AND (d.reason = 'dropped' OR 'turnstile-replayed-from'::bytea = ANY (d.header_names)) "
+      "UNION ALL SELECT a.n, NULL FROM unnest($1::uuid[]) WITH ORDINALITY a (id, n) "
+      "JOIN retry r ON r.handler = $2::smallint AND r.message_id = a.id",
+      {array_of(ids), impl_->handler});
+  std::vector<AuditedRetry> retries;
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    const bool dead = rows.at(row, 1).has_value();
+    retries.push_back({asked_at(rows, row), dead ? std::optional(rows.get<std::int64_t>(row, 1)) : std::nullopt});
+  }
+  return retries;
+}
+
 bool AuditSnapshot::has_claims() {
   return !impl_->session.run("SELECT 1 FROM claim WHERE handler = $1::smallint LIMIT 1", {impl_->handler}).empty();
 }

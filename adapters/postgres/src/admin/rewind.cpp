@@ -45,7 +45,8 @@ std::vector<IdFate> Admin::fates(const std::string& handler, std::span<const Mes
   std::string list = "{";
   for (const auto& id : ids) list += (list.size() > 1 ? "," : "") + id.text();
   const Rows rows = session_->ask(
-      "SELECT CASE WHEN EXISTS (SELECT FROM inbox i WHERE i.handler = o.id AND i.id = e.id) THEN 'took_effect' "
+      "SELECT CASE WHEN EXISTS (SELECT FROM inbox i WHERE i.handler = o.id AND i.id = e.id) "
+      "              OR EXISTS (SELECT FROM retry r WHERE r.handler = o.id AND r.message_id = e.id) THEN 'took_effect' "
       "            WHEN EXISTS (SELECT FROM claim c WHERE c.handler = o.id AND c.id = e.id AND "
       "                           (c.state = 'parked' OR (c.state = 'claimed' AND NOT (" +
           not_begun +

@@ -23,9 +23,11 @@ class JoinedSession final : public ports::InboxSession {
                                       std::span<const ports::InboxEntry> entries) override;
   Transaction& transaction() override { return transaction_; }
   void at_message(std::size_t) override {}
+  bool undo_message() noexcept override { return false; }
   void respond(const MessageId& id, std::string_view body) override;
   void publish(const OwnedMessage& message, const MessageId& id) override;
   std::vector<ports::RetryTurn> retry_turns(std::span<const ports::RetryQuestion>) override { refuse_retries(); }
+  void take_back(const MessageId&) override { refuse_retries(); }
   void defer_retry(const ports::DeferredRetry&) override { refuse_retries(); }
   void end_retry(const ports::RetryRef&) override { refuse_retries(); }
   void commit() override {}

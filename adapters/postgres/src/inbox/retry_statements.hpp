@@ -7,7 +7,7 @@ namespace turnstile::postgres {
 
 /// The rows for which records came back. They stay locked, so that no operator drops a message whose handler runs.
 inline constexpr std::string_view kLockedRetries = R"(
-SELECT r.id, r.attempts::bigint FROM @.retry r
+SELECT r.id, r.attempts::bigint, r.message_id FROM @.retry r
  WHERE r.id = ANY ($2::bigint[]) AND r.handler = $1::smallint AND r.sent_at IS NOT NULL
  ORDER BY r.id FOR UPDATE)";
 

@@ -275,6 +275,13 @@ void Session::at_message(std::size_t index) {
     enclosed_ = false;
   }
   message_ = index;
+  if (loan_) message_mark_ = loan_->pipeline.mark();
+}
+
+/// What ran through libpqxx, and savepoints, cannot be taken back.
+bool Session::undo_message() noexcept {
+  if (!loan_ || lost_ || ended_ || doom_ || first_failure_ || bridge_ || enclosed_ || aborted()) return false;
+  return loan_->pipeline.drop_since(message_mark_);
 }
 
 void Session::guard_commit() {

@@ -38,9 +38,11 @@ class Session final : public ports::InboxSession, public Transaction {
                                       std::span<const ports::InboxEntry> entries) override;
   Transaction& transaction() override { return *this; }
   void at_message(std::size_t index) override;
+  bool undo_message() noexcept override;
   void respond(const MessageId& id, std::string_view body) override;
   void publish(const OwnedMessage& message, const MessageId& id) override;
   std::vector<ports::RetryTurn> retry_turns(std::span<const ports::RetryQuestion> questions) override;
+  void take_back(const MessageId& id) override;
   void defer_retry(const ports::DeferredRetry& retry) override;
   void end_retry(const ports::RetryRef& retry) override;
   void commit() override;
@@ -124,6 +126,7 @@ class Session final : public ports::InboxSession, public Transaction {
   HandlerId handler_{};
   std::optional<Fence> fence_;
   std::size_t message_ = 0;
+  Pipeline::Mark message_mark_;           // where its statements begin
   std::optional<Failure> first_failure_;  // since the transaction was last sound
   std::optional<Failure> doom_;           // of an earlier message: no ROLLBACK TO undoes it
   bool guarded_ = false;                  // against a COMMIT of the handler

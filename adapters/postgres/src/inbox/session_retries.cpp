@@ -40,10 +40,12 @@ std::vector<ports::RetryTurn> Session::retry_turns(std::span<const ports::RetryQ
           [&] { add_bytea_array(to, keys.size(), [&](std::size_t i) { return std::optional(keys[i]); }); });
     }
   });
-  std::map<std::int64_t, std::int64_t> attempts_of;
+  // A database that was restored counts rows anew, so the number alone does not name a message.
+  std::map<std::int64_t, std::pair<std::int64_t, MessageId>> rows_of;
   if (!back.empty()) {
     const PGresult* rows = kept[first++].get();
-    for (int row = 0; row < PQntuples(rows); ++row) attempts_of[int64_in(rows, row, 0)] = int64_in(rows, row, 1);
+    for (int row = 0; row < PQntuples(rows); ++row)
+      rows_of[int64_in(rows, row, 0)] = {int64_in(rows, row, 1), id_in(rows, row, 2)};
   }
   std::set<MessageId> stored;
   const PGresult* rows = kept[first++].get();
@@ -57,8 +59,9 @@ std::vector<ports::RetryTurn> Session::retry_turns(std::span<const ports::RetryQ
   std::vector<ports::RetryTurn> turns;
   for (const auto& question : questions) {
     if (question.back) {
-      const auto row = attempts_of.find(question.back->number);
-      const bool expected = row != attempts_of.end() && row->second == question.back->attempts;
+      const auto row = rows_of.find(question.back->number);
+      const bool expected = row != rows_of.end() &&
+                            row->second == std::pair<std::int64_t, MessageId>(question.back->attempts, question.id);
       turns.push_back(expected ? ports::RetryTurn::runs : ports::RetryTurn::over);
     } else if (stored.contains(question.id)) {
       turns.push_back(ports::RetryTurn::stored);
@@ -70,14 +73,20 @@ std::vector<ports::RetryTurn> Session::retry_turns(std::span<const ports::RetryQ
   return turns;
 }
 
+void Session::take_back(const MessageId& id) {
+  require_open("take_back()");
+  ArgumentBlock& to = loan_->pipeline.arguments();
+  to.add_int(handler_.value);
+  add_uuid(to, id);
+  queue_own(shared_->statements.take_back_id);
+}
+
 void Session::defer_retry(const ports::DeferredRetry& retry) {
   require_open("defer_retry()");
   if (!fence_) throw Error(Code::api_misused, "defer_retry() needs a transaction with a fence");
-  ArgumentBlock& to = loan_->pipeline.arguments();
-  to.add_int(handler_.value);
-  add_uuid(to, retry.id);
-  queue_own(shared_->statements.take_back_id);
+  take_back(retry.id);
   if (retry.back) return defer_again(retry);
+  ArgumentBlock& to = loan_->pipeline.arguments();
   const OwnedMessage& record = retry.record;
   if (retry.in_order && record.key) {
     to.add_int(handler_.value);

@@ -385,7 +385,8 @@ WITH owner AS MATERIALIZED (
   ON CONFLICT DO NOTHING RETURNING 1
 ), settled AS (
   DELETE FROM @.retry r USING owner
-   WHERE r.id = $18::bigint AND r.attempts = $19::integer AND r.handler = $1::smallint AND r.sent_at IS NOT NULL
+   WHERE r.id = $18::bigint AND r.attempts = $19::integer AND r.handler = $1::smallint AND r.message_id = $5::uuid
+     AND r.sent_at IS NOT NULL
 )
 SELECT (SELECT count(*) FROM buried) FROM owner)";
 

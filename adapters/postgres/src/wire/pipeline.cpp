@@ -114,10 +114,20 @@ void Pipeline::send_chunk() {
     if (PQsetnonblocking(connection, 1) != 0) connection_.fail();
     sent_or_fail(PQenterPipelineMode(connection));
   }
+  ++chunks_;
   for (const Unsent& statement : unsent_) send(statement);
   drop_unsent();
   sent_or_fail(PQpipelineSync(connection));
   awaited_.push_back({Awaited::Kind::sync, false, Author::framework, kCaller, nullptr});
+}
+
+bool Pipeline::drop_since(const Mark& mark) noexcept {
+  if (mark.sent != chunks_) return false;
+  unsent_.erase(unsent_.begin() + static_cast<std::ptrdiff_t>(mark.statements), unsent_.end());
+  sql_.erase(mark.sql);
+  arguments_.forget({mark.arguments});
+  queued_arguments_ = mark.arguments;
+  return true;
 }
 
 void Pipeline::drop_unsent() noexcept {

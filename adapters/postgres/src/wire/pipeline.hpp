@@ -62,6 +62,14 @@ class Pipeline {
   /// Sends everything, and reads all pending results. Throws ConnectionLost; `answers` then contains the earlier
   /// results.
   void finish(Answers& answers);
+  /// A place in the queue.
+  struct Mark {
+    std::uint64_t sent = 0;
+    std::size_t statements = 0, sql = 0, arguments = 0;
+  };
+  [[nodiscard]] Mark mark() const noexcept { return {chunks_, unsent_.size(), sql_.size(), queued_arguments_}; }
+  /// Drops the statements that were queued since then. False if some of them may have been sent; then none is dropped.
+  bool drop_since(const Mark& mark) noexcept;
   /// Drops the statements that were not sent yet.
   void drop_unsent() noexcept;
   /// Whether all statements were passed to libpq.
@@ -111,6 +119,7 @@ class Pipeline {
   bool reset_prepared_ = false;
   std::uint64_t transaction_ = 0;
   std::uint64_t names_ = 0;
+  std::uint64_t chunks_ = 0;  ///< that were sent
   std::string key_;
   std::unordered_map<std::string, Prepared> prepared_;
   ArgumentBlock arguments_;

@@ -97,6 +97,9 @@ class InboxSession {
   virtual Transaction& transaction() = 0;
   /// Statements that are deferred from here on belong to this message of the batch.
   virtual void at_message(std::size_t index) = 0;
+  /// Takes back what was queued since the last at_message(), if none of it was sent: the transaction is then as it was
+  /// before. False: something was sent, or the transaction has failed; nothing has changed.
+  virtual bool undo_message() noexcept = 0;
   /// Stores the response to a message that begin() found fresh, one for each id. Queued like a deferred statement.
   virtual void respond(const MessageId& id, std::string_view body) = 0;
   /// Puts a message into the outbox. It is sent after the transaction has committed, to the partition of its key, with
@@ -106,8 +109,9 @@ class InboxSession {
   /// ids that begin() admitted: a concurrent transaction that stores a retry of one of them has then ended. The row of a
   /// record that came back stays locked until the transaction ends.
   virtual std::vector<RetryTurn> retry_turns(std::span<const RetryQuestion> questions) = 0;
-  /// Stores the message for its next attempt, and takes its id out of the inbox again. begin() must have found the id
-  /// fresh, in a transaction with a fence. If another record with this id is stored already, that one stays as it is.
+  /// Takes an id that begin() has found fresh out of the inbox again. Queued like a deferred statement.
+  virtual void take_back(const MessageId& id) = 0;
+  /// Stores the message for its next attempt, and takes its id back. It needs a transaction with a fence. If another record with this id is stored already, that one stays as it is.
   /// Queued like a deferred statement.
   virtual void defer_retry(const DeferredRetry& retry) = 0;
   /// The message is settled. The next stored message of its key is due now. Queued like a deferred statement.

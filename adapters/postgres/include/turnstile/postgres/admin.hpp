@@ -20,6 +20,7 @@
 #include "turnstile/config.hpp"
 #include "turnstile/message.hpp"
 #include "turnstile/postgres/dead.hpp"
+#include "turnstile/postgres/retries.hpp"
 #include "turnstile/postgres/rewind.hpp"
 #include "turnstile/types.hpp"
 
@@ -292,6 +293,15 @@ class Admin {
   std::vector<ScheduledRecord> scheduled(const std::optional<std::string>& topic, std::int64_t most);
   /// Deletes the scheduled messages with this id: they are never sent. Returns how many there were.
   std::int64_t cancel_scheduled(const MessageId& id);
+  /// Stored retries: those that were sent first, then in the order of their times.
+  std::vector<StoredRetry> retries(const RetryFilter& filter, std::int64_t most);
+  /// How many there are. It reads all of them.
+  RetryCounts count_retries(const RetryFilter& filter);
+  /// Makes those due that are not due yet. One that is named by its number is sent again even if it was sent before. A
+  /// message behind another one of its key keeps its place. Returns how many.
+  std::int64_t retry_now(const RetryFilter& filter);
+  /// Makes dead letters of them, with DeadReason::dropped. Waits for a handler that runs one of them. Returns how many.
+  std::int64_t drop_retries(const RetryFilter& filter);
   /// Moves a refused message, or all, back into the outbox, behind the waiting messages. Returns how many.
   std::int64_t retry_refused(std::optional<std::int64_t> number);
   /// Deletes a refused message. False if there is none with this number.

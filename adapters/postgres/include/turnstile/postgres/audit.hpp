@@ -48,6 +48,12 @@ struct AuditedDead {
   std::optional<DatabaseTime> replayed_at;  ///< absent: not replayed, or in doubt
 };
 
+/// A message that was stored for a retry: `retry(...).durable()`.
+struct AuditedRetry {
+  std::size_t asked = 0;             ///< the place of its id in the question
+  std::optional<std::int64_t> dead;  ///< it became this dead letter; absent: its retry is stored
+};
+
 /// What the handlers of all topics have published and the relay has not sent.
 struct AuditedOutbox {
   std::int64_t waiting = 0;  ///< records to be sent
@@ -85,6 +91,8 @@ class AuditSnapshot {
   std::vector<AuditedEffect> effects(std::span<const MessageId> ids);
   /// The ids that are claimed.
   std::vector<AuditedClaim> claims(std::span<const MessageId> ids);
+  /// The ids whose messages were stored for a retry, and have not taken effect.
+  std::vector<AuditedRetry> retries(std::span<const MessageId> ids);
   /// Whether the handler has claims at all.
   bool has_claims();
   /// The dead letters of these records, in the order of their offsets.

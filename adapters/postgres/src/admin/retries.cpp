@@ -1,0 +1,104 @@
+#include "turnstile/postgres/retries.hpp"
+
+#include "admin/session.hpp"
+#include "wire/text.hpp"
+
+namespace turnstile::postgres {
+
+namespace {
+
+constexpr int kRowsAtOnce = 5'000;
+constexpr const char* kOfFilter =
+    " ($1::bigint IS NULL OR r.id = $1) AND ($2::text IS NULL OR r.topic = $2) AND"
+    " ($3::text IS NULL OR r.handler = (SELECT h.id FROM handler h WHERE h.name = $3)) AND"
+    " ($4::bytea IS NULL OR r.record_key = $4) ";
+
+Arguments arguments_of(const RetryFilter& filter) {
+  return {filter.number ? std::optional(std::to_string(*filter.number)) : std::nullopt, filter.topic, filter.handler,
+          filter.key ? std::optional("\\x" + hex(*filter.key)) : std::nullopt};
+}
+
+}  // namespace
+
+std::vector<StoredRetry> Admin::retries(const RetryFilter& filter, std::int64_t most) {
+  Arguments arguments = arguments_of(filter);
+  arguments.emplace_back(std::to_string(most));
+  const Rows rows = session_->ask(
+      "SELECT r.id, h.name, r.topic, r.partition, r.record_offset, r.message_id, r.record_key, "
+      "coalesce(octet_length(r.record_payload), 0), r.attempts, r.error, " +
+          microseconds_of("r.stored_at") + ", " + microseconds_of("CASE WHEN r.due_at < 'infinity' THEN r.due_at END") +
+          ", " + microseconds_of("r.sent_at") + " FROM retry r JOIN handler h ON h.id = r.handler WHERE" + kOfFilter +
+          "ORDER BY r.sent_at IS NULL, r.due_at, r.id LIMIT $5::bigint",
+      arguments);
+  std::vector<StoredRetry> all;
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    all.push_back({.number = rows.get<std::int64_t>(row, 0),
+                   .handler = rows.get<std::string>(row, 1),
+                   .topic = rows.get<std::string>(row, 2),
+                   .partition = rows.get<std::int32_t>(row, 3),
+                   .offset = rows.get<Offset>(row, 4),
+                   .id = id_at(rows, row, 5),
+                   .key = bytes_at(rows, row, 6),
+                   .bytes = rows.get<std::int64_t>(row, 7),
+                   .attempts = rows.get<std::int64_t>(row, 8),
+                   .error = rows.get<std::string>(row, 9),
+                   .stored_at = time_at(rows, row, 10),
+                   .due_at = time_or_none(rows, row, 11),
+                   .sent_at = time_or_none(rows, row, 12)});
+  }
+  return all;
+}
+
+RetryCounts Admin::count_retries(const RetryFilter& filter) {
+  const Rows rows = session_->ask(
+      "SELECT count(*) FILTER (WHERE r.sent_at IS NULL AND r.due_at > clock_timestamp() AND r.due_at < 'infinity'), "
+      "count(*) FILTER (WHERE r.sent_at IS NULL AND r.due_at <= clock_timestamp()), "
+      "count(*) FILTER (WHERE r.due_at = 'infinity'), count(*) FILTER (WHERE r.sent_at IS NOT NULL) "
+      "FROM retry r WHERE" +
+          std::string(kOfFilter),
+      arguments_of(filter));
+  return {rows.get<std::int64_t>(0, 0), rows.get<std::int64_t>(0, 1), rows.get<std::int64_t>(0, 2),
+          rows.get<std::int64_t>(0, 3)};
+}
+
+std::int64_t Admin::retry_now(const RetryFilter& filter) {
+  // A single one is sent again even if it was sent before: its record may be lost. Its row lets only one of them run.
+  const std::string which = filter.number
+                                ? "r.due_at < 'infinity'"
+                                : "r.due_at > clock_timestamp() AND r.due_at < 'infinity' AND r.sent_at IS NULL";
+  std::int64_t all = 0;
+  for (;;) {
+    const auto some = static_cast<std::int64_t>(
+        session_
+            ->ask(
+                "UPDATE retry SET due_at = clock_timestamp(), sent_at = NULL WHERE id IN (SELECT r.id FROM retry r WHERE" +
+                    std::string(kOfFilter) + "AND " + which + " ORDER BY r.id LIMIT " + std::to_string(kRowsAtOnce) +
+                    " FOR UPDATE)",
+                arguments_of(filter))
+            .affected());
+    all += some;
+    if (some < kRowsAtOnce) return all;
+  }
+}
+
+std::int64_t Admin::drop_retries(const RetryFilter& filter) {
+  std::int64_t all = 0;
+  for (;;) {
+    const Rows rows = session_->ask(
+        "WITH gone AS (DELETE FROM retry WHERE id IN (SELECT r.id FROM retry r WHERE" + std::string(kOfFilter) +
+            "ORDER BY r.id LIMIT " + std::to_string(kRowsAtOnce) +
+            " FOR UPDATE) RETURNING *), dead_now AS ("
+            "INSERT INTO dead (handler, slot, incarnation, record_offset, message_id, reason, error, attempts, "
+            "record_timestamp, record_key, record_payload, header_names, header_values) "
+            "SELECT handler, slot, incarnation, record_offset, message_id, 'dropped', "
+            "'an operator dropped its retry; the last error: ' || error, attempts, record_timestamp, record_key, "
+            "record_payload, header_names, header_values FROM gone ORDER BY id ON CONFLICT DO NOTHING) "
+            "SELECT count(*) FROM gone",
+        arguments_of(filter));
+    const auto some = rows.get<std::int64_t>(0, 0);
+    all += some;
+    if (some < kRowsAtOnce) return all;
+  }
+}
+
+}  // namespace turnstile::postgres

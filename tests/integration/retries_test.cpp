@@ -1,0 +1,202 @@
+// Long retries on a real PostgreSQL and the real Kafka: killed processes, operators, and the audit afterwards.
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/integration/page_commands.hpp"
+#include "tests/support/cli.hpp"
+#include "tests/support/world.hpp"
+
+namespace turnstile::test {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using Json = nlohmann::json;
+
+class Retries : public ::testing::Test {
+ protected:
+  void SetUp() override { TURNSTILE_NEEDS_SERVERS(); }
+
+  static std::string toml(const World& world, const std::string& backoff, const std::string& durable = "wait",
+                          int attempts = 30) {
+    return world.toml("order = \"key\"\nbatch = 20\nretry = { durable = \"" + durable +
+                          "\", attempts = " + std::to_string(attempts) + ", backoff = \"" + backoff + "\" }",
+                      "lock_timeout = \"1s\"\n");
+  }
+  /// Runs the command line with this configuration.
+  static void configure(Cli& cli, const std::string& toml) {
+    cli.folder().write("turnstile.toml", toml);
+    cli.environment()["TURNSTILE_CONFIG"] = (cli.folder().path() / "turnstile.toml").string();
+  }
+  static std::string stored(const World& world) { return world.query("SELECT count(*) FROM retry"); }
+  /// The ids of a key, in the order in which they took effect.
+  static std::string effects_of(const World& world, const std::string& key) {
+    return world.query("SELECT string_agg(id, ' ' ORDER BY seq) FROM effect WHERE record_key = '" + key + "'");
+  }
+};
+
+class RetriesKilledAt : public Retries, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(RetriesKilledAt, each_message_takes_effect_once_in_the_order_of_its_key) {
+#if !defined(TURNSTILE_FAILPOINTS)
+  GTEST_SKIP() << "this build has no failpoints";
+#endif
+  World world(WorldOptions{.partitions = 2, .session_timeout_ms = 3'000, .handler_timeout = "2s"});
+  for (int i = 0; i < 120; ++i) {
+    const std::string id = "m" + std::to_string(100 + i), key = "k" + std::to_string(i % 12);
+    const std::string fails = (i % 6 == 0 ? "sql-throw-once:" : "throw-once:") + world.folder() + "/" + id;
+    world.publish(id, i % 3 == 0 ? fails : "p", key);
+    if (i % 10 == 0) world.publish(id, "p", key);  // a copy
+  }
+  const std::string config = toml(world, "200ms..400ms");
+  Process victim = world.consumer(config, {{"TURNSTILE_FAILPOINT", std::string(GetParam()) + ":3"}});
+  EXPECT_EQ(victim.wait(60s), -SIGKILL) << "the victim did not come by " << GetParam() << "\n" << world.output();
+  Process successor = world.consumer(config);
+  EXPECT_TRUE(eventually([&] { return world.effects().distinct == 120; }, 90s)) << world.output();
+  EXPECT_TRUE(eventually([&] { return world.caught_up() && stored(world) == "0"; }, 30s)) << world.output();
+  EXPECT_EQ(world.effects().rows, 120);
+  for (int key = 0; key < 12; ++key) {
+    std::string expected;
+    for (int i = key; i < 120; i += 12) expected += (expected.empty() ? "m" : " m") + std::to_string(100 + i);
+    EXPECT_EQ(effects_of(world, "k" + std::to_string(key)), expected);
+  }
+  EXPECT_EQ(world.query("SELECT count(*) FROM dead"), "0");
+  Cli cli;
+  configure(cli, config);
+  const auto audit = cli.run("audit", "--topic", world.topic());
+  EXPECT_EQ(audit.code, 0) << audit.out << audit.err;
+  successor.signal(SIGTERM);
+  EXPECT_EQ(successor.wait(20s), 0) << world.output();
+}
+
+INSTANTIATE_TEST_SUITE_P(EachStep, RetriesKilledAt,
+                         ::testing::Values("before-retry-stored", "after-retry-stored", "before-commit", "after-relay"),
+                         step_name);
+
+TEST_F(Retries, a_message_waits_in_the_database_while_its_partition_goes_on) {
+  World world(1);
+  const std::string down = world.folder() + "/down";
+  std::ofstream(down) << "down";
+  const std::string config = toml(world, "1h..1h");
+  Process consumer = world.consumer(config);
+  world.publish("a1", "service:" + down, "a");
+  world.publish("b1", "p", "b");
+  world.publish("a2", "p", "a");
+  world.publish("b2", "p", "b");
+  EXPECT_TRUE(eventually([&] { return world.caught_up() && stored(world) == "2"; }, 60s)) << world.output();
+  EXPECT_EQ(effects_of(world, "b"), "b1 b2");
+  EXPECT_EQ(effects_of(world, "a"), "");
+
+  Cli cli;
+  configure(cli, config);
+  EXPECT_THAT(cli.run("retries", "list").out,
+              AllOf(HasSubstr("the service does not answer"), HasSubstr("behind its key"),
+                    HasSubstr("1 not due, 0 due, 1 behind an earlier message of their key, 0 sent and not settled")));
+  const auto audit = cli.run("audit", "--topic", world.topic(), "--json");
+  EXPECT_EQ(audit.code, 0) << audit.out << audit.err;
+  const Json list = Json::parse(cli.run("retries", "list", "--key", "a", "--json").out);
+  ASSERT_EQ(list["retries"].size(), 2U);
+  EXPECT_EQ(list["retries"][0]["attempts"], 1);
+  const std::string first = list["retries"][0]["number"].dump(), second = list["retries"][1]["number"].dump();
+  EXPECT_EQ(cli.run("retries", "now", second).code, 1) << "it is behind its key";
+  EXPECT_EQ(cli.run("retries", "now", "1000000").code, 1);
+  EXPECT_EQ(cli.run("retries", "now").code, 2);
+  EXPECT_EQ(cli.run("retries", "drop", first, "--all").code, 2);
+
+  // A consumer that starts again finds nothing to do.
+  consumer.signal(SIGKILL);
+  consumer.wait(20s);
+  Process next = world.consumer(config);
+  std::filesystem::remove(down);
+  EXPECT_THAT(cli.run("retries", "now", first).out, HasSubstr("1 message is due now"));
+  EXPECT_TRUE(eventually([&] { return effects_of(world, "a") == "a1 a2"; }, 60s)) << world.output();
+  EXPECT_TRUE(eventually([&] { return stored(world) == "0"; })) << world.output();
+  EXPECT_EQ(world.query("SELECT max(attempt) FROM effect"), "2");
+  EXPECT_EQ(world.effects().rows, 4);
+}
+
+TEST_F(Retries, what_an_operator_drops_is_a_dead_letter_and_the_next_of_its_key_runs) {
+  World world(1);
+  const std::string config = toml(world, "1h..1h");
+  Process consumer = world.consumer(config);
+  world.publish("a1", "throw", "a");
+  world.publish("a2", "p", "a");
+  EXPECT_TRUE(eventually([&] { return world.caught_up() && stored(world) == "2"; }, 60s)) << world.output();
+  Cli cli;
+  configure(cli, config);
+  const Json list = Json::parse(cli.run("retries", "list", "--json").out);
+  EXPECT_THAT(cli.run("retries", "drop", list["retries"][0]["number"].dump()).out, HasSubstr("dropped: 1 message"));
+  EXPECT_TRUE(eventually([&] { return effects_of(world, "a") == "a2"; }, 60s)) << world.output();
+  EXPECT_EQ(world.query("SELECT reason FROM dead"), "dropped");
+  EXPECT_TRUE(eventually([&] { return world.caught_up() && stored(world) == "0"; }, 30s));
+  const auto audit = cli.run("audit", "--topic", world.topic());
+  EXPECT_EQ(audit.code, 0) << audit.out << audit.err;
+}
+
+TEST_F(Retries, a_message_that_fails_at_each_attempt_is_one_dead_letter) {
+  World world(1);
+  const std::string config = toml(world, "100ms..100ms", "pass", 3);
+  Process consumer = world.consumer(config);
+  world.publish("a1", "throw", "a");
+  world.publish("a2", "p", "a");
+  EXPECT_TRUE(eventually([&] { return world.query("SELECT count(*) FROM dead") == "1"; }, 60s)) << world.output();
+  EXPECT_EQ(world.query("SELECT reason || ' after ' || attempts FROM dead"), "failed after 3");
+  EXPECT_TRUE(eventually([&] { return world.caught_up() && stored(world) == "0"; }, 30s)) << world.output();
+  EXPECT_EQ(effects_of(world, "a"), "a2");
+  Cli cli;
+  configure(cli, config);
+  const auto audit = cli.run("audit", "--topic", world.topic());
+  EXPECT_EQ(audit.code, 0) << audit.out << audit.err;
+}
+
+// The statement of the relay: retry_statements.hpp.
+TEST_F(Retries, the_poll_of_the_relay_reads_only_what_is_due) {
+  World world(1);
+  Process consumer = world.consumer(toml(world, "1h..1h"));
+  world.publish("a1", "throw", "a");
+  EXPECT_TRUE(eventually([&] { return stored(world) == "1"; }, 60s)) << world.output();
+  consumer.signal(SIGTERM);
+  EXPECT_EQ(consumer.wait(20s), 0) << world.output();
+  EXPECT_EQ(
+      world.query(
+          "WITH many AS (INSERT INTO retry (handler, message_id, slot, incarnation, record_offset, attempts, due_at, in_order, "
+          "shard, topic, partition, header_names, header_values, error) SELECT handler, gen_random_uuid(), slot, 0, n, 1, "
+          "CASE WHEN n % 2 = 0 THEN 'infinity' ELSE now() + interval '1 day' + n * interval '1 ms' END, true, n % 16, topic, "
+          "partition, '{}', '{}', 'down' FROM retry, generate_series(1, 100000) n RETURNING 1) SELECT count(*) FROM many"),
+      "100000");
+  EXPECT_EQ(world.query("ANALYZE retry"), "");
+  const std::string poll = world.query(
+      "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM retry WHERE shard = ANY ('{0,1,2,3}') AND sent_at IS NULL "
+      "AND due_at <= statement_timestamp() ORDER BY due_at, id LIMIT 500 FOR UPDATE");
+  const Json plan = Json::parse(poll)[0]["Plan"];
+  EXPECT_THAT(poll, HasSubstr("retry_due"));
+  EXPECT_LE(plan["Shared Hit Blocks"].get<int>() + plan["Shared Read Blocks"].get<int>(), 20) << poll;
+  const std::string next = world.query(
+      "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT due_at FROM retry r WHERE r.sent_at IS NULL AND r.due_at < "
+      "'infinity' ORDER BY r.due_at LIMIT 1");
+  const Json of_next = Json::parse(next)[0]["Plan"];
+  EXPECT_LE(of_next["Shared Hit Blocks"].get<int>() + of_next["Shared Read Blocks"].get<int>(), 20) << next;
+}
+
+TEST_F(Retries, the_commands_of_the_page_run_as_written) {
+  World world(1);
+  const std::string config = toml(world, "1h..1h");
+  Process consumer = world.consumer(config);
+  for (int i = 0; i < 4; ++i) world.publish("a" + std::to_string(i), "throw", "customer-" + std::to_string(16 + i));
+  EXPECT_TRUE(eventually([&] { return stored(world) == "4"; }, 60s)) << world.output();
+  consumer.signal(SIGTERM);
+  EXPECT_EQ(consumer.wait(20s), 0) << world.output();
+  Cli cli;
+  configure(cli, config);
+  const std::string first = world.query("SELECT min(id) FROM retry");
+  ASSERT_EQ(first, "1") << "the page names it";
+  EXPECT_EQ(run_page(cli, "operations/retries.md", world.topic()), 2);
+}
+
+}  // namespace
+}  // namespace turnstile::test
