@@ -221,7 +221,10 @@ TEST_F(CliAudit, a_topic_or_a_group_that_nobody_reads_is_named) {
   Finished wrong = Cli().run("audit", "--topic", "nosuch", "--config", world.folder() + "/none.toml");
   EXPECT_NE(wrong.code, 0);
   wrong = audit(world, "--group", "strangers");
-  EXPECT_NE(wrong.code, 0);
+  EXPECT_EQ(wrong.code, 2) << "1 says that a promise does not hold";
+  wrong = audit(world, "--handler", "nobody");
+  EXPECT_EQ(wrong.code, 2);
+  wrong = audit(world, "--group", "strangers");
   EXPECT_THAT(wrong.err, HasSubstr("group strangers has claimed no partition of topic " + world.topic()));
   wrong = audit(world, "--from", "soon");
   EXPECT_EQ(wrong.code, 2);
