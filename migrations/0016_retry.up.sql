@@ -11,7 +11,7 @@ CREATE TABLE retry (
   incarnation    integer NOT NULL,
   record_offset  bigint NOT NULL,
   attempts       integer NOT NULL CHECK (attempts >= 0), -- how often its handler has failed; 0: it waits for its key
-  due_at         timestamptz NOT NULL,        -- infinity: an earlier message of its key has a row
+  due_at         timestamptz NOT NULL CHECK (due_at > '-infinity'), -- infinity: an earlier message of its key has a row
   sent_at        timestamptz,                 -- the relay has put it into the outbox; NULL: it is not due yet
   in_order       boolean NOT NULL,            -- later messages of its key wait for it
   shard          smallint NOT NULL CHECK (shard BETWEEN 0 AND 15), -- as in outbox

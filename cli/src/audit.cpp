@@ -150,7 +150,17 @@ void add_audit(CLI::App& app, Command& command) {
   verb->footer(
       "Exit code 0: all promises hold as far as it can be told; 1: one does not. What is older than the stored ids is\n"
       "counted under \"cannot tell\". It reads the whole topic, and the inbox once, in one snapshot of the database.");
-  verb->callback([&command, options] { command.run = [&command, options] { return run(command.global, *options); }; });
+  verb->callback([&command, options] {
+    command.run = [&command, options] {
+      try {
+        return run(command.global, *options);
+      } catch (const Error& error) {
+        // Exit code 1 says that a promise does not hold. Without a comparison nobody can say that.
+        if (error.code() == Code::not_found) throw UsageError(error.what());
+        throw;
+      }
+    };
+  });
 }
 
 }  // namespace turnstile::cli

@@ -25,7 +25,7 @@ constexpr std::chrono::hours kLongest{24 * 3'650};
 struct Options {
   ports::PausedPart part;
   std::string key, for_time, why, by;
-  bool has_key = false, has_end = false, all = false;
+  bool has_key = false, has_end = false, all = false, breaker = false;
 };
 
 /// The tables, and the pauses in them.
@@ -185,26 +185,40 @@ Exit pause(const Global& global, const Options& options) {
   return Exit::ok;
 }
 
+bool is_breaker(const ports::Pause& pause) { return !pause.part.breaker_of.empty(); }
+
 [[noreturn]] void fail_not_paused(const ports::PausedPart& part, const std::vector<ports::Pause>& others) {
   std::string rest;
   for (const auto& other : others) rest += (rest.empty() ? "" : "; ") + scope(other.part);
-  throw Error(
-      Code::not_found,
-      fmt::format("{} is not paused{}", name(part),
-                  others.empty() ? "; see: turnstile topics list"
-                                 : fmt::format(". Of this topic these are: {}. Name one of them, or all with --all",
-                                               one_line(rest, 400))));
+  const bool only_breakers = std::all_of(others.begin(), others.end(), is_breaker);
+  throw Error(Code::not_found,
+              fmt::format("{} is not paused{}", name(part),
+                          others.empty() ? "; see: turnstile topics list"
+                                         : fmt::format(". Of this topic these are: {}. {}", one_line(rest, 400),
+                                                       only_breakers ? "To close the circuit breaker, give --breaker"
+                                                                     : "Name one of them, or all with --all")));
+}
+
+/// An operator's pause and a circuit breaker have different reasons, so the end of one does not end the other.
+bool is_meant(const Options& options, const ports::PausedPart& part, const ports::Pause& pause) {
+  if (options.breaker || is_breaker(pause)) return options.breaker && is_breaker(pause);
+  return options.all || (pause.part.partition == part.partition && pause.part.key == part.key);
 }
 
 Exit resume(const Global& global, const Options& options) {
   const ports::PausedPart part = part_of(options);
   if (options.all && (part.partition || part.key)) throw UsageError("give --all, or one partition or key");
+  if (options.breaker && (options.all || part.partition || part.key))
+    throw UsageError("--breaker closes the circuit breakers of the topic; do not give --all, --partition or --key too");
   Tables tables(load_settings(global));
   std::vector<ports::Pause> ended, others;
   for (auto& one : tables.of(part.topic)) {
-    const bool is_meant = options.all || (one.part.partition == part.partition && one.part.key == part.key);
-    if (!is_meant) others.push_back(std::move(one));
+    if (!is_meant(options, part, one)) others.push_back(std::move(one));
     else if (tables.pauses->end(one.part)) ended.push_back(std::move(one));
+  }
+  if (ended.empty() && options.breaker) {
+    throw Error(Code::not_found, fmt::format("no circuit breaker of topic {} is open; see: turnstile topics list",
+                                             one_line(part.topic, kShown)));
   }
   if (ended.empty()) fail_not_paused(part, others);
   if (global.json) {
@@ -254,6 +268,7 @@ void add_topics(CLI::App& app, Command& command) {
   auto* resume_verb = topics->add_subcommand("resume", "ends a pause: handlers start again");
   auto* resume_key = add_part(*resume_verb, *options);
   resume_verb->add_flag("--all", options->all, "all pauses of the topic, also of its partitions and keys");
+  resume_verb->add_flag("--breaker", options->breaker, "close the circuit breakers of the topic, and end no pause");
   resume_verb->callback([&command, options, resume_key] {
     options->has_key = resume_key->count() > 0;
     command.run = [&command, options] { return resume(command.global, *options); };

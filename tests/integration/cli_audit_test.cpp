@@ -10,6 +10,7 @@
 
 #include "tests/support/cli.hpp"
 #include "tests/support/world.hpp"
+#include "turnstile/kafka/record_reader.hpp"
 
 namespace turnstile::test {
 namespace {
@@ -137,6 +138,68 @@ TEST_F(CliAudit, an_effect_at_a_place_without_a_record_is_found) {
                                    HasSubstr("turnstile_unaccounted_records{"), HasSubstr("} 1\n")));
 }
 
+TEST_F(CliAudit, an_effect_behind_the_end_of_the_log_is_found) {
+  World world(1);
+  world.publish(20);
+  handle(world);
+  change(
+      world,
+      "INSERT INTO inbox (handler, id, slot, record_offset) SELECT handler, gen_random_uuid(), slot, 1000 FROM inbox "
+      "LIMIT 1 RETURNING 1");
+  const Finished found = audit(world);
+  EXPECT_EQ(found.code, 1);
+  EXPECT_THAT(found.out, AllOf(HasSubstr("[0]@1000: id "), HasSubstr("1 effect without a record")));
+}
+
+TEST_F(CliAudit, what_compaction_has_deleted_cannot_be_told) {
+  WorldOptions options;
+  options.partitions = 1;
+  options.dead_topic_settings = {
+      {"cleanup.policy", "compact"}, {"segment.ms", "100"}, {"min.cleanable.dirty.ratio", "0.01"}};
+  World world(options);
+  const std::string topic = world.dead_topic();
+  const std::string section = "[topics.\"" + world.topic() + "\"]";
+  toml_ = world.toml("dead_letter = \"" + world.add_topic("graves") + "\"");
+  toml_.replace(toml_.find(section), section.size(), "[topics.\"" + topic + "\"]");
+  std::ofstream(world.folder() + "/c.toml") << toml_;
+  Process consumer(std::string(TURNSTILE_BIN_DIR) + "/consumer", {world.folder() + "/c.toml", topic, world.schema()},
+                   {}, world.folder() + "/output");
+  int published = 0;
+  const auto publish = [&](const std::string& key) {
+    OwnedMessage message;
+    message.topic = topic;
+    message.key = key;
+    message.headers = {{"message-id", std::to_string(published++)}};
+    world.publish(message);
+  };
+  const auto records = [&] {
+    std::int64_t found = 0;
+    kafka::RecordReader reader({{"bootstrap.servers", kafka_servers()}}, topic, nullptr);
+    for (const auto& range : reader.ranges({}, {})) {
+      reader.read(range, [&](std::span<const Message> some) {
+        found += static_cast<std::int64_t>(some.size());
+        return true;
+      });
+    }
+    return found;
+  };
+  for (int i = 0; i < 20; ++i) publish("one");
+  ASSERT_TRUE(eventually([&] { return world.effects().distinct == published; }, 60s)) << world.output();
+  // A segment is compacted when a later one has begun.
+  ASSERT_TRUE(eventually([&] { return publish("two"), records() < 20; }, 90s));
+  ASSERT_TRUE(eventually([&] { return world.effects().distinct == published; }, 60s)) << world.output();
+  consumer.signal(SIGTERM);
+  ASSERT_EQ(consumer.wait(30s), 0) << world.output();
+  const auto look = [&] { return Cli().run("audit", "--topic", topic, "--config", world.folder() + "/c.toml"); };
+  const Finished clean = look();
+  EXPECT_EQ(clean.code, 0) << clean.out;
+  EXPECT_THAT(clean.out, HasSubstr("cannot tell: "));
+  change(world,
+         "WITH last AS (SELECT handler, slot, max(record_offset) AS at FROM inbox GROUP BY 1, 2) INSERT INTO inbox "
+         "(handler, id, slot, record_offset) SELECT handler, gen_random_uuid(), slot, at FROM last RETURNING 1");
+  EXPECT_THAT(look().out, HasSubstr("1 effect without a record"));
+}
+
 TEST_F(CliAudit, what_is_older_than_the_stored_ids_cannot_be_told) {
   World world(1);
   world.publish(20);
@@ -158,7 +221,10 @@ TEST_F(CliAudit, a_topic_or_a_group_that_nobody_reads_is_named) {
   Finished wrong = Cli().run("audit", "--topic", "nosuch", "--config", world.folder() + "/none.toml");
   EXPECT_NE(wrong.code, 0);
   wrong = audit(world, "--group", "strangers");
-  EXPECT_NE(wrong.code, 0);
+  EXPECT_EQ(wrong.code, 2) << "1 says that a promise does not hold";
+  wrong = audit(world, "--handler", "nobody");
+  EXPECT_EQ(wrong.code, 2);
+  wrong = audit(world, "--group", "strangers");
   EXPECT_THAT(wrong.err, HasSubstr("group strangers has claimed no partition of topic " + world.topic()));
   wrong = audit(world, "--from", "soon");
   EXPECT_EQ(wrong.code, 2);

@@ -3,8 +3,12 @@
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <vector>
 
 #include "tests/integration/cli_database.hpp"
+#include "turnstile/ports/store.hpp"
+#include "turnstile/postgres/store.hpp"
 
 namespace turnstile::test {
 namespace {
@@ -60,6 +64,22 @@ TEST_F(CliOutbox, scheduled_messages_are_listed_and_cancelled_by_their_id) {
   EXPECT_EQ(again.code, 1);
   EXPECT_THAT(again.err, HasSubstr("no scheduled message has the id order-17"));
   EXPECT_EQ(sql("SELECT count(*) FROM scheduled"), "1");
+}
+
+// Any role that publishes may insert them.
+TEST_F(CliOutbox, infinite_times_do_not_stop_the_relay) {
+  sql("INSERT INTO scheduled (due_at, topic) VALUES ('-infinity', 'orders'), ('infinity', 'orders'), "
+      "('294276-12-31', 'orders'), ('4713-01-01 BC', 'orders'), (now(), 'orders')");
+  PostgresSettings settings;
+  settings.url = Secret(url_);
+  settings.schema = schema_;
+  const auto outbox = postgres::open_store(settings)->outbox();
+  std::vector<ports::OutboxShard> shards(ports::kOutboxShards);
+  std::iota(shards.begin(), shards.end(), ports::OutboxShard{0});
+  const auto due = outbox->release_due(shards, 100);
+  EXPECT_EQ(due.moved, 3U);
+  EXPECT_EQ(outbox->release_due(shards, 100).moved, 0U);
+  EXPECT_EQ(sql("SELECT count(*) FROM scheduled"), "2");
 }
 
 TEST_F(CliOutbox, list_says_what_was_refused_and_why) {

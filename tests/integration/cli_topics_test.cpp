@@ -72,6 +72,26 @@ TEST_F(CliTopics, partitions_and_keys_have_pauses_of_their_own) {
   EXPECT_EQ(sql("SELECT count(*) FROM pause"), "0");
 }
 
+TEST_F(CliTopics, the_end_of_a_pause_leaves_the_circuit_breaker_open) {
+  sql("INSERT INTO pause (topic, breaker_of, until, by_whom, why) VALUES ('payments', 'billing', now() + '1h', 'm', 'down')");
+  const auto only_breaker = cli_.run("topics", "resume", "payments", "--all");
+  EXPECT_EQ(only_breaker.code, 1);
+  EXPECT_THAT(only_breaker.err, HasSubstr("To close the circuit breaker, give --breaker"));
+  EXPECT_EQ(cli_.run("topics", "pause", "payments").code, 0);
+  const auto resume = cli_.run("topics", "resume", "payments");
+  EXPECT_EQ(resume.code, 0) << resume.err;
+  EXPECT_THAT(resume.out, AllOf(HasSubstr("topic payments is no longer paused"),
+                                HasSubstr("by the circuit breaker of group billing is still paused since")));
+  EXPECT_EQ(sql("SELECT breaker_of FROM pause"), "billing");
+  EXPECT_EQ(cli_.run("topics", "pause", "payments").code, 0);
+  EXPECT_EQ(cli_.run("topics", "resume", "payments", "--breaker", "--all").code, 2);
+  EXPECT_EQ(cli_.run("topics", "resume", "payments", "--breaker").code, 0);
+  EXPECT_EQ(sql("SELECT breaker_of FROM pause"), "");
+  const auto none = cli_.run("topics", "resume", "payments", "--breaker");
+  EXPECT_EQ(none.code, 1);
+  EXPECT_THAT(none.err, HasSubstr("no circuit breaker of topic payments is open"));
+}
+
 TEST_F(CliTopics, a_topic_that_nobody_has_is_paused_with_a_warning) {
   const auto pause = cli_.run("topics", "pause", "paymnts");
   EXPECT_EQ(pause.code, 0);

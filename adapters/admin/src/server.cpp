@@ -1,6 +1,5 @@
 #include "turnstile/admin/server.hpp"
 
-#include <httplib.h>
 #include <spdlog/spdlog.h>
 
 #include <atomic>
@@ -9,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "bounded_server.hpp"
 #include "conditions.hpp"
 #include "status_json.hpp"
 #include "turnstile/log.hpp"
@@ -19,11 +19,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Threads for requests. A few clients ask every few seconds.
-constexpr std::size_t kThreads = 4;
-/// How long a client may take for its request.
-constexpr auto kRequestTime = 5s;
-constexpr std::time_t kKeepAlive = 1;  // in seconds; the end of the server waits as long
 constexpr auto kRetry = 2s;
 constexpr auto kStopAgain = 10ms;
 constexpr const char* kText = "text/plain; charset=utf-8";
@@ -54,11 +49,7 @@ struct Server::Impl {
       : at(std::move(where)), parts(std::move(what)), logger(std::move(log)) {}
 
   void prepare(httplib::Server& http) const {
-    http.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
     http.set_socket_options(socket_options);
-    http.set_read_timeout(kRequestTime);
-    http.set_write_timeout(kRequestTime);
-    http.set_keep_alive_timeout(kKeepAlive);
     http.set_payload_max_length(1);
     http.set_pre_routing_handler([](const httplib::Request& request, httplib::Response& response) {
       if (request.method == "GET" || request.method == "HEAD") return httplib::Server::HandlerResponse::Unhandled;
@@ -95,7 +86,7 @@ struct Server::Impl {
     bool told = false;
     for (std::unique_lock lock(mutex); !stopping; stop.wait_for(lock, kRetry, [this] { return stopping; })) {
       // A new one each time: one that could not bind cannot be used again.
-      server = std::make_unique<httplib::Server>();
+      server = std::make_unique<BoundedServer>();
       prepare(*server);
       const int bound = bind(*server);
       if (bound == 0) {
@@ -125,7 +116,7 @@ struct Server::Impl {
   std::atomic<int> port{0};
   std::mutex mutex;  ///< protects server (not its calls) and stopping
   std::condition_variable stop;
-  std::unique_ptr<httplib::Server> server;
+  std::unique_ptr<BoundedServer> server;
   bool stopping = false, ended = false;
   std::thread thread;
 };
@@ -142,7 +133,9 @@ Server::~Server() {
     impl_->stop.notify_all();
     // cpp-httplib forgets a stop() that comes just before its loop begins.
     do {
-      if (impl_->server) impl_->server->stop();
+      if (!impl_->server) continue;
+      impl_->server->cut();
+      impl_->server->stop();
     } while (!impl_->stop.wait_for(lock, kStopAgain, [this] { return impl_->ended; }));
   }
   impl_->thread.join();

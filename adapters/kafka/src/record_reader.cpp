@@ -84,6 +84,11 @@ RecordReader::~RecordReader() = default;
 
 std::int32_t RecordReader::partitions() const noexcept { return impl_->partitions; }
 
+bool RecordReader::is_compacted() const {
+  const auto policy = topic_setting(*impl_->client, impl_->topic, "cleanup.policy", kPatience);
+  return policy && policy->find("compact") != std::string::npos;
+}
+
 std::vector<OffsetRange> RecordReader::ranges(std::optional<Timestamp> from, std::optional<Timestamp> to) {
   const auto low = impl_->ask(RD_KAFKA_OFFSET_BEGINNING), high = impl_->ask(RD_KAFKA_OFFSET_END);
   const auto at = [&](std::optional<Timestamp> time, const std::vector<Offset>& otherwise) {

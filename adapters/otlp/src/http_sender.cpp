@@ -16,6 +16,7 @@ namespace turnstile::otlp {
 namespace {
 
 constexpr std::size_t kLongestAnswer = std::size_t{64} << 10;
+constexpr const char* kTooLong = "its answer has more than 64 KiB";
 constexpr std::size_t kMostAddresses = 4;
 constexpr const char* kType = "application/x-protobuf";
 
@@ -78,8 +79,9 @@ HttpSender::Answer HttpSender::post(const std::string& body, std::chrono::millis
   } catch (...) {
     answer.why = "an unknown exception";
   }
-  if (deadline_.end() && !answer.is_whole)
-    answer.why = answer.status == 0 ? "no answer in time" : "the answer did not end in time";
+  const bool was_cut = deadline_.end() && !answer.is_whole;
+  if (was_cut && deadline_.was_too_long()) answer.why = kTooLong;
+  else if (was_cut) answer.why = answer.status == 0 ? "no answer in time" : "the answer did not end in time";
   else if (answer.status == 0 && answer.why.empty()) answer.why = "no time was left for a request";
   return answer;
 }
@@ -120,7 +122,7 @@ void HttpSender::post_to(const std::string& address, const std::string& body, An
   answer.is_whole = static_cast<bool>(result);
   reached = result || result.error() != httplib::Error::Connection;
   if (answer.is_whole) answer.why.clear();
-  else if (is_too_long) answer.why = "its answer has more than 64 KiB";
+  else if (is_too_long) answer.why = kTooLong;
   else answer.why = reason(result.error());
 }
 

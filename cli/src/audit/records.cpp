@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <numeric>
 
@@ -26,6 +27,7 @@ class OffsetSet {
   void add(Offset offset) { bits_.at(static_cast<std::size_t>(offset - begin_)) = true; }
   /// Whether it was in the set. Afterwards it is not.
   bool take(Offset offset) {
+    if (offset < begin_ || offset >= begin_ + static_cast<Offset>(bits_.size())) return false;
     const auto i = static_cast<std::size_t>(offset - begin_);
     const bool was = bits_.at(i);
     bits_[i] = false;
@@ -52,6 +54,7 @@ class Pass {
         snapshot_(require_postgres(config), options.group.value_or(config.group()), options.topic, ids_.handler()),
         // After the snapshot: each effect in it has its record below these ends.
         reader_(require_kafka(config), options.topic, nullptr),
+        is_compacted_(reader_.is_compacted()),
         asks_claims_(ids_.mode() == Mode::leased || snapshot_.has_claims()) {
     result_.topic = options.topic;
     result_.group = options.group.value_or(config.group());
@@ -65,6 +68,7 @@ class Pass {
     for (const auto& range : reader_.ranges(options_.from, options_.to)) {
       PartitionCounts& counts = result_.partitions.emplace_back(PartitionCounts{.range = range});
       seen_.emplace_back(range);
+      read_.emplace_back(range);
       read(counts, on_progress);
     }
     if (stores_ids()) look_for_records();
@@ -137,6 +141,7 @@ class Pass {
       const Waiting& record = waiting[i];
       const Facts facts = facts_of(i);
       if (facts.effect != nullptr && is_of(*facts.effect, facts, place)) seen_.back().add(record.offset);
+      if (is_compacted_) read_.back().add(record.offset);
       const Judgement& judgement = judgements[i];
       ++counts.records;
       ++counts.of(judgement.fate);
@@ -172,7 +177,9 @@ class Pass {
       for (std::size_t i = 0; i < result_.partitions.size(); ++i) {
         const auto& range = result_.partitions[i].range;
         if (range.partition != claimed.partition) continue;
-        ranges.push_back({claimed.slot, range.begin, range.end});
+        // Behind the end there can be no record, so there must be no effect.
+        const bool to_the_end = !options_.to;
+        ranges.push_back({claimed.slot, range.begin, to_the_end ? std::numeric_limits<Offset>::max() : range.end});
         by_slot[claimed.slot] = {&claimed, i};
       }
     }
@@ -182,7 +189,8 @@ class Pass {
       const auto& [claimed, i] = by_slot.at(slot);
       if (seen_[i].take(offset)) return;  // a second effect of the same record is not in it any more
       // The inbox does not tell incarnations apart: the row may be of the topic before it was recreated.
-      if (offset < now.at(i).first_kept || claimed->incarnation > 0) {
+      const bool may_be_compacted = is_compacted_ && offset < result_.partitions[i].range.end && !read_[i].take(offset);
+      if (offset < now.at(i).first_kept || claimed->incarnation > 0 || may_be_compacted) {
         ++result_.effects_of_deleted;
         return;
       }
@@ -202,8 +210,10 @@ class Pass {
   const RecordIds ids_;
   postgres::AuditSnapshot snapshot_;
   kafka::RecordReader reader_;
+  const bool is_compacted_;
   const bool asks_claims_;
   std::vector<OffsetSet> seen_;  ///< for each partition: whose effects were found
+  std::vector<OffsetSet> read_;  ///< for each partition: which records there are, if it is compacted
   RecordAudit result_;
 };
 

@@ -46,6 +46,8 @@ Hold Holds::of(const LaneState& lane, SteadyTime now) const {
   if (auto hold = running_on(lane, offset, now)) return *hold;
   if (!store.empty() && topic.needs_store() && !topic.fails_open())
     return {offset, "the database cannot be used, so no handler of the topic starts: " + store};
+  if (lane.waits_for_pauses)
+    return {offset, "the database does not tell what is paused, so no handler of the topic starts"};
   if (auto why = topic.runner.why_dead_letter_waits(lane.place, *oldest)) return {offset, std::move(*why)};
   if (topic.delivered.empty() && topic.asked > 0) return {offset, why_no_permit(topic)};
   if (const auto due = lane.lane.next_due(); due && *due > now)

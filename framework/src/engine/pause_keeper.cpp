@@ -12,6 +12,8 @@ namespace {
 
 using std::chrono::steady_clock;
 
+constexpr std::chrono::milliseconds kAgainSoon{100};
+
 std::string how_to_resume(const ports::PausedPart& part) {
   if (part.key) return "turnstile topics list shows the key, and turnstile topics resume ends the pause";
   return "turnstile topics resume " + part.topic +
@@ -37,9 +39,9 @@ PauseKeeper::PauseKeeper(Settings settings, Scheduler& scheduler, const std::sha
 }
 
 PeriodicThread::Time PauseKeeper::look() {
+  const bool was_unknown = unknown_;
   if (auto answer = ask()) {
     if (std::exchange(fails_, false)) run_log_->info("PostgreSQL tells again what is paused");
-    has_asked_ = true;
     unknown_ = false;
     tell(std::move(*answer));
   } else {
@@ -48,7 +50,8 @@ PeriodicThread::Time PauseKeeper::look() {
     tell(std::move(left));
   }
   if (has_no_tables_) return PeriodicThread::kWhenWoken;
-  auto next = PeriodicThread::after(settings_.every);
+  // A lost connection is often no outage, and messages wait meanwhile.
+  auto next = PeriodicThread::after(unknown_ && !was_unknown ? kAgainSoon : settings_.every);
   for (const Known& one : known_) {
     if (one.ends_at) next = std::min(next, *one.ends_at);
   }
@@ -72,12 +75,12 @@ std::optional<std::vector<PauseKeeper::Known>> PauseKeeper::ask() {
     }
     return answer;
   } catch (const StoreUnavailable& e) {
-    unknown_ = !has_asked_;
+    // A pause may have begun since the last answer, so the next message must not start before it is known.
+    unknown_ = true;
     // The scheduler has reported the outage, if it knows of it.
     if (scheduler_.store_available()) fail(e.what());
   } catch (const std::exception& e) {
     // Perhaps a right is missing. Messages that need the store need other rights too, so they do not wait for this one.
-    has_asked_ = true;
     unknown_ = false;
     has_no_tables_ = !settings_.needs_store && dynamic_cast<const SchemaError*>(&e) != nullptr;
     if (has_no_tables_) run_log_->info("no topic needs PostgreSQL, and it has no table `pause`: nothing can be paused");
@@ -128,7 +131,9 @@ void PauseKeeper::fail(const std::string& why) {
       Code::pauses_unknown,
       "PostgreSQL does not tell what is paused, so this process does not see new pauses, nor that an operator "
       "ends one: " +
-          why + ". Known pauses stay in effect; it asks again every second");
+          why + ". Known pauses stay in effect" +
+          (unknown_ ? ", and messages that need PostgreSQL wait until it answers" : "") +
+          "; it asks again every second");
 }
 
 void PauseKeeper::tell(std::vector<Known> now_known) {

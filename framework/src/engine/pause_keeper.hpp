@@ -54,9 +54,8 @@ class PauseKeeper {
   const std::shared_ptr<ports::Pauses> pauses_;
   std::shared_ptr<const RunLog> run_log_;
   std::vector<Known> known_;
-  bool unknown_ = false;    ///< see Pauses::unknown
-  bool has_asked_ = false;  ///< the store has answered, or refused to
-  bool fails_ = false;      ///< it did not answer the last question
+  bool unknown_ = false;  ///< see Pauses::unknown
+  bool fails_ = false;    ///< it did not answer the last question
   bool has_no_tables_ = false;
   bool breaks_ = false;  ///< a circuit breaker has changed since the scheduler was told
   PeriodicThread thread_;

@@ -11,7 +11,8 @@ namespace turnstile::detail {
 
 struct Pauses {
   std::vector<ports::Pause> all{};  ///< in effect
-  /// The store was not available since the start. Messages that need it wait until it tells what is paused.
+  /// The store did not answer the last question. An operator may have paused more since the answer before, so messages
+  /// that need the store wait until it tells what is paused.
   bool unknown = false;
 
   /// Whether it tells the same. The time that is left does not count.

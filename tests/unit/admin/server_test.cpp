@@ -2,12 +2,16 @@
 
 #include "turnstile/admin/server.hpp"
 
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spdlog/spdlog.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "tests/support/captured_log.hpp"
 #include "tests/support/eventually.hpp"
@@ -20,6 +24,36 @@ using namespace std::chrono_literals;
 using test::eventually;
 using ::testing::HasSubstr;
 using ::testing::Not;
+
+/// Connections to a port of this machine that send only what they are told.
+class RawClients {
+ public:
+  explicit RawClients(int port) { at_.sin_port = htons(static_cast<std::uint16_t>(port)); }
+  ~RawClients() {
+    for (const int socket : sockets_) ::close(socket);
+  }
+  RawClients(const RawClients&) = delete;
+  RawClients& operator=(const RawClients&) = delete;
+  void connect(int count, const std::string& text) {
+    for (int i = 0; i < count; ++i) {
+      sockets_.push_back(::socket(AF_INET, SOCK_STREAM, 0));
+      ASSERT_EQ(::connect(sockets_.back(), reinterpret_cast<const sockaddr*>(&at_), sizeof at_), 0);
+      if (!text.empty()) ::send(sockets_.back(), text.data(), text.size(), MSG_NOSIGNAL);
+    }
+  }
+  /// Until the server closes the last connection.
+  [[nodiscard]] std::string receive() const {
+    std::string all;
+    char buffer[4096];
+    for (ssize_t got = 0; (got = ::recv(sockets_.back(), buffer, sizeof buffer, 0)) > 0;)
+      all.append(buffer, static_cast<std::size_t>(got));
+    return all;
+  }
+
+ private:
+  sockaddr_in at_{AF_INET, 0, {htonl(INADDR_LOOPBACK)}, {}};
+  std::vector<int> sockets_;
+};
 
 class AdminServerTest : public ::testing::Test {
  protected:
@@ -157,6 +191,33 @@ TEST_F(AdminServerTest, waits_for_a_port_that_is_in_use) {
   EXPECT_EQ(second->port(), 0);
   first.reset();
   EXPECT_EQ(get(*second, "/healthz").status, 200);
+}
+
+TEST_F(AdminServerTest, answers_while_other_clients_are_slow_or_silent) {
+  const auto server = serve();
+  ASSERT_TRUE(eventually([&] { return server->port() != 0; }));
+  RawClients clients(server->port());
+  clients.connect(8, "GET /healthz HTTP/1.1\r\nX-Slow: ");
+  clients.connect(8, "");
+  auto began = std::chrono::steady_clock::now();
+  EXPECT_EQ(get(*server, "/healthz").status, 200);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 4s);
+  clients.connect(300, "GET ");
+  began = std::chrono::steady_clock::now();
+  EXPECT_EQ(get(*server, "/healthz").status, 200);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 4s);
+}
+
+TEST_F(AdminServerTest, reads_no_more_than_a_request_needs) {
+  const auto server = serve();
+  ASSERT_TRUE(eventually([&] { return server->port() != 0; }));
+  std::string headers = "GET /healthz HTTP/1.1\r\n";
+  while (headers.size() < 64 * 1024) headers += "X-Header: " + std::string(1'000, 'x') + "\r\n";
+  RawClients clients(server->port());
+  const auto began = std::chrono::steady_clock::now();
+  clients.connect(1, headers);
+  EXPECT_THAT(clients.receive(), Not(HasSubstr(" 200 ")));
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 4s) << "it did not wait for the end of the headers";
 }
 
 TEST_F(AdminServerTest, ends_while_clients_hold_their_connections) {

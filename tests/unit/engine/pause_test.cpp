@@ -200,6 +200,24 @@ TEST_F(PauseTest, what_needs_the_store_waits_until_it_has_told_what_is_paused) {
   EXPECT_TRUE(eventually([&] { return counts->done == 10; })) << log_text();
 }
 
+TEST_F(PauseTest, what_was_paused_during_an_outage_does_not_start_after_it) {
+  run(test::kEffect | transactional());
+  ASSERT_TRUE(eventually([&] { return app->status().partitions.size() == 2; })) << log_text();
+  store->fail([] { throw StoreUnavailable("connection refused"); });
+  ASSERT_TRUE(eventually([&] { return logged("code=pauses_unknown"); })) << log_text();
+  ASSERT_TRUE(time_passes());  // until the partitions know it
+  pause({"t"});
+  publish("t", 10);
+  ASSERT_TRUE(time_passes());
+  EXPECT_EQ(counts->done, 0);
+  store->fail({});
+  ASSERT_TRUE(eventually([&] { return app->status().pauses.size() == 1; })) << log_text();
+  ASSERT_TRUE(time_passes());
+  EXPECT_EQ(counts->done, 0);
+  resume({"t"});
+  EXPECT_TRUE(eventually([&] { return counts->done == 10; })) << log_text();
+}
+
 TEST_F(PauseTest, without_a_right_on_the_table_nothing_is_paused) {
   pause({"t"});
   publish("t", 10);

@@ -124,6 +124,26 @@ INSTANTIATE_TEST_SUITE_P(, OtlpHostileTest, ::testing::ValuesIn(kHostile),
 
 class OtlpAwayTest : public OtlpHostileTest {};
 
+TEST_F(OtlpAwayTest, reads_little_of_endless_headers) {
+  std::atomic<std::size_t> sent{0};
+  std::string part;
+  while (part.size() < 60'000) part += "X-A: " + std::string(4'000, 'x') + "\r\n";
+  const RawServer server([&](int connection, const auto& is_over) {
+    read_some(connection);
+    put(connection, "HTTP/1.1 200 OK\r\n");
+    const timeval patience{1, 0};  // the kernel notices late that the client has gone
+    ::setsockopt(connection, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    while (sent < std::size_t{512} << 20 && !is_over && put(connection, part)) sent += part.size();
+  });
+  Tuning tuning = impatient();
+  tuning.request_timeout = 20s;
+  start(server.url(), tuning);
+  tracer->on_span(report());
+  ASSERT_TRUE(eventually([&] { return counts().dropped == 1; }, 15s)) << log.str();
+  EXPECT_THAT(log.str(), HasSubstr("more than 64 KiB"));
+  EXPECT_LT(sent, std::size_t{256} << 20);
+}
+
 TEST_F(OtlpAwayTest, reads_little_of_an_endless_answer) {
   std::atomic<std::size_t> sent{0};
   const std::string part(std::size_t{1} << 20, 'x');

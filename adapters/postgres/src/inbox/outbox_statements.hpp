@@ -53,6 +53,7 @@ SELECT o.shard::bigint, o.id, o.message_id, o.topic, o.record_key, o.record_payl
 
 /// It locks the rows in their order, and waits for a relay that has lost its shards and moves them now. Afterwards they
 /// are gone. The time is that of the statement, because an index cannot be compared with a clock that runs.
+/// A time may be infinite if a program has inserted the row: the next time is therefore bounded before it is subtracted.
 inline constexpr std::string_view kReleaseDue = R"(
 WITH due AS MATERIALIZED (
   SELECT * FROM @.scheduled WHERE shard = ANY ($1::bigint[]) AND due_at <= statement_timestamp()
@@ -65,7 +66,8 @@ WITH due AS MATERIALIZED (
   RETURNING 1
 )
 SELECT (SELECT count(*) FROM moved),
-       (SELECT greatest(ceil(extract(epoch FROM s.due_at - statement_timestamp()) * 1000), 0)::bigint
+       (SELECT ceil(extract(epoch FROM least(greatest(s.due_at, statement_timestamp()),
+                                             statement_timestamp() + interval '1 year') - statement_timestamp()) * 1000)::bigint
           FROM @.scheduled s ORDER BY s.due_at LIMIT 1))";
 
 inline constexpr std::string_view kRemoveSent = R"(

@@ -36,6 +36,9 @@ class RecordReader {
 
   /// How many partitions the topic has.
   [[nodiscard]] std::int32_t partitions() const noexcept;
+  /// Whether the broker may have deleted records between others, because it keeps only the last one of each key. Throws
+  /// BrokerError if it does not tell.
+  [[nodiscard]] bool is_compacted() const;
   /// All partitions, each from its first record with a timestamp of `from` or later, up to and without its first record
   /// with a timestamp of `to` or later. Absent: from the first record that is kept, up to the end.
   std::vector<OffsetRange> ranges(std::optional<Timestamp> from, std::optional<Timestamp> to);

@@ -1,0 +1,166 @@
+#include "bounded_server.hpp"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace turnstile::admin {
+
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+/// A few clients ask every few seconds.
+constexpr std::size_t kThreads = 4;
+/// For the request and its answer together, if nobody else waits.
+constexpr auto kRequestTime = 5s;
+/// If some wait. A request is there at once, and an answer may have a slow network.
+constexpr std::chrono::milliseconds kReadTime{200}, kWriteTime{1'000};
+/// If so many wait, nobody waits for a request that is not there yet.
+constexpr std::size_t kMany = 16;
+constexpr std::size_t kRequestBytes = 16 * 1024;
+/// How soon a connection sees that others wait.
+constexpr auto kLook = 20ms;
+
+}  // namespace
+
+/// The threads. They take the connection that came last.
+class BoundedServer::Newest final : public httplib::TaskQueue {
+ public:
+  explicit Newest(std::atomic<std::size_t>& waiting) : waiting_(waiting) {
+    for (std::size_t i = 0; i < kThreads; ++i) threads_.emplace_back([this] { work(); });
+  }
+
+  void enqueue(std::function<void()> serve) override {
+    const std::lock_guard lock(mutex_);
+    jobs_.push_back(std::move(serve));
+    waiting_ = jobs_.size();
+    come_.notify_one();
+  }
+
+  void shutdown() override {
+    {
+      const std::lock_guard lock(mutex_);
+      ends_ = true;
+    }
+    come_.notify_all();
+    for (auto& thread : threads_) thread.join();
+  }
+
+ private:
+  void work() {
+    for (std::unique_lock lock(mutex_);;) {
+      come_.wait(lock, [this] { return ends_ || !jobs_.empty(); });
+      if (jobs_.empty()) return;
+      const auto serve = std::move(jobs_.back());
+      jobs_.pop_back();
+      waiting_ = jobs_.size();
+      lock.unlock();
+      serve();
+      lock.lock();
+    }
+  }
+
+  std::atomic<std::size_t>& waiting_;
+  std::mutex mutex_;
+  std::condition_variable come_;
+  std::deque<std::function<void()>> jobs_;
+  bool ends_ = false;
+  std::vector<std::thread> threads_;
+};
+
+class BoundedServer::Connection final : public httplib::Stream {
+ public:
+  Connection(const BoundedServer& server, socket_t socket) : server_(server), socket_(socket) {}
+
+  [[nodiscard]] bool is_readable() const override { return from_ < to_ || wait(POLLIN); }
+  [[nodiscard]] bool is_writable() const override { return wait(POLLOUT); }
+
+  ssize_t read(char* to, size_t size) override {
+    if (from_ == to_) {
+      if (bytes_ >= kRequestBytes || !wait(POLLIN)) return -1;
+      const ssize_t got = ::recv(socket_, buffer_.data(), std::min(buffer_.size(), kRequestBytes - bytes_), 0);
+      if (got <= 0) return got;
+      from_ = 0;
+      to_ = static_cast<std::size_t>(got);
+      bytes_ += to_;
+    }
+    const std::size_t taken = std::min(size, to_ - from_);
+    std::copy_n(buffer_.data() + from_, taken, to);
+    from_ += taken;
+    return static_cast<ssize_t>(taken);
+  }
+  ssize_t write(const char* from, size_t size) override {
+    if (!wait(POLLOUT)) return -1;
+    return ::send(socket_, from, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+  void get_remote_ip_and_port(std::string& ip, int& port) const override { none(ip, port); }
+  void get_local_ip_and_port(std::string& ip, int& port) const override { none(ip, port); }
+  [[nodiscard]] socket_t socket() const override { return socket_; }
+
+ private:
+  /// Nothing here asks for addresses.
+  static void none(std::string& ip, int& port) {
+    ip.clear();
+    port = 0;
+  }
+
+  [[nodiscard]] bool wait(short event) const {
+    pollfd at{socket_, event, 0};
+    for (;;) {
+      if (server_.cut_) return false;
+      const auto age = Clock::now() - since_;
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(server_.patience(event == POLLIN) - age);
+      const auto time = std::clamp<std::chrono::milliseconds>(left, 0ms, kLook);
+      if (::poll(&at, 1, static_cast<int>(time.count())) > 0) return age < kRequestTime;
+      if (left <= 0ms) return false;
+    }
+  }
+
+  const BoundedServer& server_;
+  const socket_t socket_;
+  const Clock::time_point since_ = Clock::now();
+  std::array<char, 4096> buffer_{};
+  std::size_t from_ = 0, to_ = 0;  ///< what was received and not read
+  std::size_t bytes_ = 0;          ///< received
+};
+
+BoundedServer::BoundedServer() {
+  new_task_queue = [this] { return new Newest(waiting_); };
+}
+
+std::chrono::milliseconds BoundedServer::patience(bool reads) const noexcept {
+  const std::size_t waiting = waiting_;
+  if (waiting == 0) return kRequestTime;
+  if (waiting <= kMany) return reads ? kReadTime : kWriteTime;
+  return reads ? 0ms : kReadTime;
+}
+
+bool BoundedServer::process_and_close_socket(socket_t socket) {
+  bool served = false;
+  {
+    Connection connection(*this, socket);
+    bool closed = false;
+    served = process_request(connection, true, closed, nullptr);
+  }
+  // If unread bytes remained, the client could lose the answer.
+  ::shutdown(socket, SHUT_WR);
+  std::array<char, 4096> rest;
+  for (int i = 0; i < 16 && ::recv(socket, rest.data(), rest.size(), MSG_DONTWAIT) > 0; ++i) {
+  }
+  ::close(socket);
+  return served;
+}
+
+}  // namespace turnstile::admin
