@@ -59,7 +59,8 @@ void attempt(httplib::Response& response, const std::function<Json()>& work) {
     fail(response, 400, fmt::format("the request is not as expected: {}", error.what()), Code::usage);
   } catch (const std::exception& error) {
     const Code code = code_of(error);
-    fail(response, code == Code::not_found ? 404 : 500, error.what(), code);
+    const bool is_missing = code == Code::not_found || code == Code::limiter_unknown;
+    fail(response, is_missing ? 404 : code == Code::usage ? 400 : 500, error.what(), code);
   }
 }
 
