@@ -71,8 +71,8 @@ void warn_open(const std::string& host, bool allow_changes) {
 Exit dashboard_verb(const Global& global, const Options& options) {
   const auto at = AdminSettings{.listen = options.listen}.address();
   if (!at) {
-    throw UsageError(fmt::format("--listen {}: write HOST:PORT, as in 127.0.0.1:8080 or [::1]:8080",
-                                 one_line(options.listen, 80)));
+    throw UsageError(
+        fmt::format("--listen {}: write HOST:PORT, as in 127.0.0.1:8080 or [::1]:8080", one_line(options.listen, 80)));
   }
   const Config config = load_settings(global);
   if (!config.postgres || config.postgres->url.empty()) require_kafka(config);

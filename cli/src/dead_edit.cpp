@@ -63,8 +63,9 @@ void edit_dead(postgres::Admin& admin, const postgres::DeadRecord& dead, const O
     }
   }
   if (!admin.edit_dead(dead, record, by)) {
-    throw Refusal(fmt::format(
-        "dead letter {}: another operator has replayed or edited it meanwhile; see: turnstile dlq show {}", number, number));
+    throw Refusal(
+        fmt::format("dead letter {}: another operator has replayed or edited it meanwhile; see: turnstile dlq show {}",
+                    number, number));
   }
 }
 

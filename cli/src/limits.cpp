@@ -262,7 +262,8 @@ void add_limits(CLI::App& app, Command& command) {
 
   auto* history_verb = limits->add_subcommand("history", "the last changes of limits: when, and by whom");
   add_domain_options(*history_verb, options->domain);
-  history_verb->footer("The token log keeps the last 100. Changes by builds of turnstile that do not record it have no name.");
+  history_verb->footer(
+      "The token log keeps the last 100. Changes by builds of turnstile that do not record it have no name.");
   history_verb->callback(
       [&command, options] { command.run = [&command, options] { return history(command.global, *options); }; });
 

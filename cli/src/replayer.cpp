@@ -105,13 +105,13 @@ void require_replayable(const postgres::DeadSummary& dead, const Decision& again
   require_last_replay(dead, again);
   if (again) return;
   if (dead.replayed_at) {
-    throw Refusal(fmt::format("dead letter {} was replayed already, {}; add --again to publish it once more", dead.number,
-                              when(*dead.replayed_at)));
+    throw Refusal(fmt::format("dead letter {} was replayed already, {}; add --again to publish it once more",
+                              dead.number, when(*dead.replayed_at)));
   }
   if (is_done(dead)) {
-    throw Refusal(
-        fmt::format("dead letter {} is a duplicate: its message has taken effect; add --again to publish it all the same",
-                    dead.number));
+    throw Refusal(fmt::format(
+        "dead letter {} is a duplicate: its message has taken effect; add --again to publish it all the same",
+        dead.number));
   }
 }
 
@@ -195,16 +195,14 @@ void Replayer::publish_if_possible(const postgres::DeadRecord& dead) {
 }
 
 /// After the broker has refused a record: whether it would accept others. Throws BrokerError if it does not answer.
-bool Replayer::still_answers(const std::string& topic) const {
-  return broker_->describe(topic, kLookUp).has_value();
-}
+bool Replayer::still_answers(const std::string& topic) const { return broker_->describe(topic, kLookUp).has_value(); }
 
 void Replayer::publish(const postgres::DeadRecord& dead) {
   const auto& summary = dead.summary;
   if (summary.from.at.topic.empty()) {
-    throw CannotBeSent(Code::operation_refused,
-                       fmt::format("dead letter {}: the table no longer knows its topic, and it cannot be sent back",
-                                   summary.number));
+    throw CannotBeSent(
+        Code::operation_refused,
+        fmt::format("dead letter {}: the table no longer knows its topic, and it cannot be sent back", summary.number));
   }
   if (dead.damage) {
     throw CannotBeSent(
@@ -232,7 +230,7 @@ void Replayer::publish(const postgres::DeadRecord& dead) {
 
 /// The inbox rejects a second copy. Absent: another operator has replayed it in the meantime.
 std::optional<ports::BrokerProducer::Sent> Replayer::send_known_by_id(const postgres::DeadSummary& summary,
-                                                            const OwnedMessage& message) {
+                                                                      const OwnedMessage& message) {
   ports::BrokerProducer::Sent sent;
   try {
     if (!admin_.mark_replayed(summary, [&] { sent = producer_->send(message); })) return std::nullopt;
@@ -250,7 +248,7 @@ void Replayer::refuse(const postgres::DeadSummary& summary, const BrokerError& e
 
 /// A second copy would run. Absent: another operator has replayed it in the meantime.
 std::optional<ports::BrokerProducer::Sent> Replayer::send_known_by_place(const postgres::DeadSummary& summary,
-                                                               OwnedMessage message) {
+                                                                         OwnedMessage message) {
   std::optional<ports::BrokerProducer::Sent> sent;
   std::optional<ports::RecordNotStored> refusal;
   std::string token;

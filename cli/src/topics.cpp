@@ -140,7 +140,8 @@ void warn_unknown(const std::string& topic, const std::vector<std::string>& know
 }
 
 Exit pause(const Global& global, const Options& options) {
-  ports::Pause wanted{.part = part_of(options), .by = options.by.empty() ? operator_name() : options.by, .why = options.why};
+  ports::Pause wanted{
+      .part = part_of(options), .by = options.by.empty() ? operator_name() : options.by, .why = options.why};
   if (options.has_end) wanted.left = parse_for(options.for_time);
   Tables tables(load_settings(global));
   const auto find = [&] {

@@ -97,16 +97,12 @@ Json Api::history(const Query& query) const {
   if (from_ms >= to_ms) throw UsageError("from must be before to");
   const auto view =
       follower_.view(*limiter, from_ms, to_ms, static_cast<std::size_t>(query.number("steps", 300, 1, 2'000)));
-  Json json{{"limiter", *limiter},
-            {"times", view.times_ms},
-            {"positions", view.positions},
-            {"limits", Json::array()},
-            {"processes", Json::array()},
-            {"others", view.others},
-            {"first_ms", view.first_ms},
-            {"last_ms", view.last_ms}};
+  Json json{{"limiter", *limiter},       {"times", view.times_ms},     {"positions", view.positions},
+            {"limits", Json::array()},   {"processes", Json::array()}, {"others", view.others},
+            {"first_ms", view.first_ms}, {"last_ms", view.last_ms}};
   for (const auto& limit : view.limits) json["limits"].push_back(limit ? Json(*limit) : Json(nullptr));
-  for (const auto& process : view.processes) json["processes"].push_back({{"name", process.name}, {"held", process.held}});
+  for (const auto& process : view.processes)
+    json["processes"].push_back({{"name", process.name}, {"held", process.held}});
   return json;
 }
 
@@ -145,9 +141,10 @@ Json Api::set_limit(const Json& body) const {
                             one_line(name, 60), reader->name()));
   }
   if (!reader->set_limit(name, limit, kChangeTimeout, options_.by.substr(0, kLongestName))) {
-    throw BrokerError(Code::token_log_silent,
-                      fmt::format("limiter \"{}\": the change was not read back from {} within {}. It may still take effect",
-                                  one_line(name, 60), reader->name(), duration(kChangeTimeout)));
+    throw BrokerError(
+        Code::token_log_silent,
+        fmt::format("limiter \"{}\": the change was not read back from {} within {}. It may still take effect",
+                    one_line(name, 60), reader->name(), duration(kChangeTimeout)));
   }
   return {{"before", before}, {"now", find()}, {"by", options_.by}};
 }

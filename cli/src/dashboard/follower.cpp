@@ -71,8 +71,9 @@ void Follower::note(const TokenReader& reader) {
 void Follower::follow(TokenReader& reader) {
   reader.start(reader.begin());
   if (!reader.known_from())
-    throw Error(Code::token_log_damaged,
-                "which members hold permits is unknown: the log was cut off, and no snapshot that continues in it is left");
+    throw Error(
+        Code::token_log_damaged,
+        "which members hold permits is unknown: the log was cut off, and no snapshot that continues in it is left");
   const auto first = reader.begin() < reader.end() ? reader.peek(milliseconds{10'000}) : std::nullopt;
   {
     const std::lock_guard lock(mutex_);
@@ -100,7 +101,8 @@ void Follower::follow(TokenReader& reader) {
       continue;
     }
     if (!based) continue;
-    if (history_.position() < 0 && reader.position() >= 0) history_.set(reader.permits(), reader.time_of(reader.position()));
+    if (history_.position() < 0 && reader.position() >= 0)
+      history_.set(reader.permits(), reader.time_of(reader.position()));
     note(reader);
     state_.ready = true;
     state_.why.clear();

@@ -26,9 +26,9 @@ class Follower {
   Follower& operator=(const Follower&) = delete;
 
   struct State {
-    std::string log{};  ///< its name; empty: it was not found yet
+    std::string log{};   ///< its name; empty: it was not found yet
     bool ready = false;  ///< it has reached the end of the log once
-    std::string why{};  ///< why it does not follow now; empty: it does
+    std::string why{};   ///< why it does not follow now; empty: it does
     std::int64_t position = -1;
     std::vector<std::string> limiters{};
     std::vector<PermitsView::LimitChange> changes{};  ///< of limits, the oldest first

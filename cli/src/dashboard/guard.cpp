@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cctype>
 
-
 namespace turnstile::cli::dashboard {
 
 namespace {
@@ -15,7 +14,8 @@ constexpr std::size_t kShown = 80;
 /// For a message: without control characters.
 std::string shown(std::string_view text) {
   std::string line(text.substr(0, kShown));
-  std::replace_if(line.begin(), line.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, ' ');
+  std::replace_if(
+      line.begin(), line.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, ' ');
   return line;
 }
 

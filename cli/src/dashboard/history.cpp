@@ -127,9 +127,9 @@ HistoryView History::view(const std::string& limiter, std::int64_t from_ms, std:
   std::int64_t position = -1;
   std::optional<std::int64_t> in_effect;
   for (std::size_t step = 0; step < steps; ++step) {
-    const std::int64_t end_ms = from_ms + static_cast<std::int64_t>(static_cast<double>(to_ms - from_ms) *
-                                                                    static_cast<double>(step + 1) /
-                                                                    static_cast<double>(steps));
+    const std::int64_t end_ms =
+        from_ms + static_cast<std::int64_t>(static_cast<double>(to_ms - from_ms) * static_cast<double>(step + 1) /
+                                            static_cast<double>(steps));
     for (; change != series.changes.end() && change->time_ms <= end_ms; ++change) held[change->member] = change->held;
     for (; moment != moments_.end() && moment->time_ms <= end_ms; ++moment) position = moment->position;
     for (; limit != series.limits.end() && limit->time_ms <= end_ms; ++limit) in_effect = limit->limit;
@@ -156,8 +156,8 @@ HistoryView History::view(const std::string& limiter, std::int64_t from_ms, std:
   for (const auto member : order) {
     if (std::find(by_use.begin(), by_use.end(), member) == by_use.end()) continue;
     const auto name = names_.find(member);
-    view.processes.push_back({name == names_.end() ? "member " + std::to_string(member) : name->second,
-                              std::move(of_member[member])});
+    view.processes.push_back(
+        {name == names_.end() ? "member " + std::to_string(member) : name->second, std::move(of_member[member])});
   }
   return view;
 }

@@ -18,12 +18,12 @@ struct HistoryView {
     std::string name;  ///< "billing@host1:4711"
     std::vector<std::int64_t> held{};
   };
-  std::vector<std::int64_t> times_ms{};                ///< the end of each step
-  std::vector<std::int64_t> positions{};               ///< of the last record up to then; -1: before the history
-  std::vector<std::optional<std::int64_t>> limits{};   ///< at the end of each step; absent: unknown
-  std::vector<Process> processes{};                    ///< that held permits in it, in the order of their first permit
-  std::int64_t others = 0;                             ///< processes that are left out: those that held the least
-  std::int64_t first_ms = 0, last_ms = 0;              ///< of the whole history; 0: there is none
+  std::vector<std::int64_t> times_ms{};               ///< the end of each step
+  std::vector<std::int64_t> positions{};              ///< of the last record up to then; -1: before the history
+  std::vector<std::optional<std::int64_t>> limits{};  ///< at the end of each step; absent: unknown
+  std::vector<Process> processes{};                   ///< that held permits in it, in the order of their first permit
+  std::int64_t others = 0;                            ///< processes that are left out: those that held the least
+  std::int64_t first_ms = 0, last_ms = 0;             ///< of the whole history; 0: there is none
 };
 
 /// Not thread-safe. It keeps a bounded number of changes, and forgets the oldest.

@@ -40,8 +40,8 @@ std::string what_became_of(const Inspection& known, const TopicPartition& at, Of
       return fmt::format("dead letter {} ({}){}", letter.number, letter.reason,
                          letter.replayed_at ? ", replayed " + when(*letter.replayed_at) : "");
   }
-  const auto seen = std::find_if(known.seen.begin(), known.seen.end(),
-                                 [&](const auto& row) { return row.handler == handler; });
+  const auto seen =
+      std::find_if(known.seen.begin(), known.seen.end(), [&](const auto& row) { return row.handler == handler; });
   if (seen != known.seen.end() && is_here(*seen)) return "took effect " + when(seen->seen_at);
   if (seen != known.seen.end()) return "duplicate: the id took effect from another record";
   for (const auto& claim : known.claims) {
@@ -63,7 +63,8 @@ Json Api::message(const Query& query) const {
     Json one = to_json(letter);
     if (const auto whole = admin.load_dead(letter.number)) {
       one["edited"] = Json::array();
-      for (const auto& edit : whole->edits) one["edited"].push_back({{"at", iso(edit.edited_at)}, {"by", edit.edited_by}});
+      for (const auto& edit : whole->edits)
+        one["edited"].push_back({{"at", iso(edit.edited_at)}, {"by", edit.edited_by}});
     }
     json["dead"].push_back(std::move(one));
   }

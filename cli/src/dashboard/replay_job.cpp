@@ -77,8 +77,8 @@ void ReplayJob::start(const Config& config, std::int64_t expected, std::function
   if (thread_.joinable()) thread_.join();
   running_ = true;
   stopping_ = false;
-  state_ = {{"running", true}, {"expected", expected}, {"replayed", 0},           {"skipped", 0},
-            {"in_doubt", 0},   {"error", nullptr},     {"left_out", Json::array()}, {"notes", Json::array()}};
+  state_ = {{"running", true},  {"expected", expected},      {"replayed", 0},         {"skipped", 0}, {"in_doubt", 0},
+            {"error", nullptr}, {"left_out", Json::array()}, {"notes", Json::array()}};
   thread_ = std::thread([this, &config, work = std::move(work)] {
     std::string error;
     try {

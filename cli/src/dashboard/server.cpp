@@ -64,9 +64,7 @@ void attempt(httplib::Response& response, const std::function<Json()>& work) {
   }
 }
 
-Query query_of(const httplib::Request& request) {
-  return Query({request.params.begin(), request.params.end()});
-}
+Query query_of(const httplib::Request& request) { return Query({request.params.begin(), request.params.end()}); }
 
 Json body_of(const httplib::Request& request) {
   Json body = Json::parse(request.body, nullptr, false);
@@ -135,7 +133,8 @@ struct Server::Impl {
     read("/api/permits/at", [this](const auto& request) { return api.permits_at(query_of(request)); });
     read("/api/dead/groups", [this](const auto& request) { return api.dead_groups(query_of(request)); });
     read("/api/dead", [this](const auto& request) { return api.dead_list(query_of(request)); });
-    read(R"(/api/dead/(\d{1,18}))", [this](const auto& request) { return api.dead_letter(std::stoll(request.matches[1])); });
+    read(R"(/api/dead/(\d{1,18}))",
+         [this](const auto& request) { return api.dead_letter(std::stoll(request.matches[1])); });
     read("/api/replay", [this](const auto&) { return api.replay_state(); });
     read("/api/message", [this](const auto& request) { return api.message(query_of(request)); });
     read("/api/message/records", [this](const auto& request) { return api.deliveries(query_of(request)); });
@@ -157,13 +156,14 @@ Server::Server(Api& api, Options options) : impl_(std::make_unique<Impl>(api, st
   impl_->prepare();
   const std::string& host = impl_->options.rules.host;
   const int wanted = impl_->options.port;
-  impl_->port = wanted == 0                                ? std::max(impl_->http.bind_to_any_port(host), 0)
+  impl_->port = wanted == 0                              ? std::max(impl_->http.bind_to_any_port(host), 0)
                 : impl_->http.bind_to_port(host, wanted) ? wanted
-                                                           : 0;
+                                                         : 0;
   if (impl_->port == 0) {
-    throw UsageError(fmt::format("--listen {}:{}: the port is in use, or the address is not one of this machine; choose "
-                                 "another one, or port 0 for any free port",
-                                 one_line(host, 80), wanted));
+    throw UsageError(
+        fmt::format("--listen {}:{}: the port is in use, or the address is not one of this machine; choose "
+                    "another one, or port 0 for any free port",
+                    one_line(host, 80), wanted));
   }
 }
 

@@ -70,7 +70,6 @@ bool Watch::any_unavailable() const {
   return false;
 }
 
-
 std::optional<std::string> Watch::take_result() { return std::exchange(result_, std::nullopt); }
 
 void Watch::end(int exit) {
@@ -78,6 +77,5 @@ void Watch::end(int exit) {
   std::fflush(nullptr);
   std::_Exit(exit);
 }
-
 
 }  // namespace turnstile::cli::top

@@ -73,9 +73,7 @@ struct Writer {
     to.mutable_expire()->set_silent_since(e.silent_since);
     to.mutable_expire()->set_reserve(e.reserve);
   }
-  void operator()(const LimitSet& e) const {
-    write_limit_set(e, *to.mutable_limit_set());
-  }
+  void operator()(const LimitSet& e) const { write_limit_set(e, *to.mutable_limit_set()); }
   void operator()(const VersionSet& e) const { to.mutable_version_set()->set_version(e.version); }
   void operator()(const Left&) const { to.mutable_left(); }
 };

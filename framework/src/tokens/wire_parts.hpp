@@ -49,8 +49,7 @@ inline void write_limit_set(const LimitSet& set, wire::LimitSet& to) {
   to.set_at_ms(set.at_ms);
 }
 inline LimitSet read_limit_set(const wire::LimitSet& from) {
-  LimitSet set{
-      .limiter = from.limiter(), .limit = {}, .seen = from.seen(), .by = from.by(), .at_ms = from.at_ms()};
+  LimitSet set{.limiter = from.limiter(), .limit = {}, .seen = from.seen(), .by = from.by(), .at_ms = from.at_ms()};
   if (from.has_limit()) set.limit = from.limit();
   return set;
 }

@@ -37,7 +37,8 @@ TEST(DashboardGuard, its_own_address_and_localhost_are_answered) {
 }
 
 TEST(DashboardGuard, another_name_for_this_address_is_refused) {
-  for (const auto* host : {"evil.example:8080", "", "127.0.0.1.evil.example:8080", "localhost.evil.example", "10.0.0.7:8080"})
+  for (const auto* host :
+       {"evil.example:8080", "", "127.0.0.1.evil.example:8080", "localhost.evil.example", "10.0.0.7:8080"})
     EXPECT_THAT(why(kReadOnly, get(host)), HasSubstr("another site could have given its name this address")) << host;
   EXPECT_EQ(why({.host = "0.0.0.0"}, get("10.0.0.7:8080")), "");
   EXPECT_NE(why({.host = "0.0.0.0"}, get("evil.example:8080")), "");
@@ -82,7 +83,8 @@ TEST(DashboardGuard, a_refusal_is_one_line_whatever_the_headers_have) {
 
 TEST(DashboardGuard, loopback_addresses) {
   for (const auto* host : {"localhost", "127.0.0.1", "127.8.9.1", "::1"}) EXPECT_TRUE(is_loopback(host)) << host;
-  for (const auto* host : {"0.0.0.0", "::", "10.0.0.7", "127.evil.example", "ops-1"}) EXPECT_FALSE(is_loopback(host)) << host;
+  for (const auto* host : {"0.0.0.0", "::", "10.0.0.7", "127.evil.example", "ops-1"})
+    EXPECT_FALSE(is_loopback(host)) << host;
 }
 
 }  // namespace

@@ -24,10 +24,11 @@ TokenRecord record(std::int64_t position, std::int64_t time_ms, std::uint64_t me
   TokenRecord record;
   record.position = position;
   record.time_ms = time_ms;
-  record.changes.push_back({.limiter = "psp",
-                            .member = {.id = member, .client = "billing", .host = "h1", .pid = 10 + static_cast<std::uint32_t>(member)},
-                            .before = before,
-                            .after = after});
+  record.changes.push_back(
+      {.limiter = "psp",
+       .member = {.id = member, .client = "billing", .host = "h1", .pid = 10 + static_cast<std::uint32_t>(member)},
+       .before = before,
+       .after = after});
   return record;
 }
 
@@ -58,7 +59,8 @@ TEST(DashboardHistory, before_its_beginning_nothing_is_known) {
 
 TEST(DashboardHistory, forgets_the_oldest_changes_and_stays_right) {
   History history(100);
-  for (std::int64_t i = 0; i < 1'000; ++i) history.add(record(i, 1'000 + i * 1'000, 1 + static_cast<std::uint64_t>(i % 3), 0, 1 + i % 7));
+  for (std::int64_t i = 0; i < 1'000; ++i)
+    history.add(record(i, 1'000 + i * 1'000, 1 + static_cast<std::uint64_t>(i % 3), 0, 1 + i % 7));
   const auto view = history.view("psp", 990'000, 1'000'000, 10);
   ASSERT_EQ(view.processes.size(), 3U);
   std::int64_t sum = 0;
@@ -118,7 +120,8 @@ TEST(DashboardFollower, reports_why_there_is_nothing) {
   Follower missing([]() -> std::unique_ptr<TokenReader> { return nullptr; });
   EXPECT_TRUE(test::eventually([&] { return !missing.state().why.empty(); }));
   EXPECT_THAT(missing.state().why, HasSubstr("there is no token log yet"));
-  Follower silent([]() -> std::unique_ptr<TokenReader> { throw BrokerError(Code::kafka_unavailable, "no broker answers"); });
+  Follower silent(
+      []() -> std::unique_ptr<TokenReader> { throw BrokerError(Code::kafka_unavailable, "no broker answers"); });
   EXPECT_TRUE(test::eventually([&] { return silent.state().why == "no broker answers"; }));
 }
 

@@ -141,9 +141,12 @@ async function loadHistory() {
   }
   problem("History", overview.history.ready ? overview.history.why : null);
   const seconds = Number($("window").value);
-  const to = fixed === null ? Date.now() : history.times[history.times.length - 1];
+  const to = Date.now();
   const from = seconds === 0 ? overview.history.first_ms - 1 : to - seconds * 1000;
-  history = await ask(`api/permits/history?${parameters({ limiter, from: Math.round(Math.max(from, 0)), to: Math.round(to), steps: STEPS })}`);
+  const loaded = await ask(`api/permits/history?${parameters({ limiter, from: Math.round(Math.max(from, 0)), to, steps: STEPS })}`);
+  // The slider refers to the history that it was moved on.
+  if (fixed !== null || limiter !== $("limiter").value) return;
+  history = loaded;
   draw();
 }
 function colour(i) { return COLOURS[i % COLOURS.length]; }
@@ -293,14 +296,15 @@ async function setLimit(limiter, limit, input) {
 // --- dead letters ---
 async function loadGroups() {
   await attempt("Dead letters", async () => {
-    const query = parameters({ by: $("dead-by-error").checked ? "" : "reason", all: $("dead-all").checked ? "1" : "" });
+    const byError = $("dead-by-error").checked;
+    const query = parameters({ by: byError ? "" : "reason", all: $("dead-all").checked ? "1" : "" });
     const answer = await ask(`api/dead/groups?${query}`);
     if (answer.groups.length === 0) {
       fill("groups", empty("No dead letter waits. What failed permanently, or could not be run, would be here."));
       return;
     }
-    fill("groups", table([["Count", "num"], ["Reason"], ["Topic"], ["Handler"], ["Error"], ["Oldest", "time"], ["Newest", "time"]],
-      answer.groups.map((group) => [number(group.count), group.reason, group.topic || "(unknown)", group.handler, group.error, utc(group.oldest), utc(group.newest)]),
+    fill("groups", table([["Count", "num"], ["Reason"], ["Topic"], ["Handler"], ...(byError ? [["Error"]] : []), ["Oldest", "time"], ["Newest", "time"]],
+      answer.groups.map((group) => [number(group.count), group.reason, group.topic || "(unknown)", group.handler, ...(byError ? [group.error] : []), utc(group.oldest), utc(group.newest)]),
       (row, i) => {
         row.className = "pick";
         row.addEventListener("click", () => {
@@ -317,7 +321,8 @@ async function loadGroups() {
 function openList() {
   $("dead-list-card").hidden = false;
   $("dead-one").hidden = true;
-  $("dead-filter").textContent = `${filter.reason} in ${filter.topic || "an unknown topic"}, handler ${filter.handler}`;
+  fill("dead-one");
+  $("dead-filter").textContent = `${filter.reason} in ${filter.topic || "an unknown topic"}, handler ${filter.handler}, with any error`;
   fill("job");
   return loadList(null);
 }
