@@ -24,7 +24,8 @@ void read_to_time(TokenReader& reader, std::int64_t time_ms) {
   throw Error(
       Code::not_found,
       fmt::format(
-          "{}: the holders of permits {} are no longer known: the log was trimmed, as after each snapshot that the members agree on, and begins at position {} ({}). {}",
+          "{}: the holders of permits {} are no longer known: the log was trimmed, as after each snapshot that the members "
+          "agree on, and begins at position {} ({}). {}",
           reader.name(), asked, reader.begin(), when_or_unknown(first_ms),
           from ? fmt::format("The first known position is {}", *from)
                : "No snapshot that continues in the log is left, so no position is known"));
