@@ -53,6 +53,7 @@ void add_limits(CLI::App& app, Command& command);
 void add_permits(CLI::App& app, Command& command);
 void add_topics(CLI::App& app, Command& command);
 void add_top(CLI::App& app, Command& command);
+void add_dashboard(CLI::App& app, Command& command);
 void add_log(CLI::App& app, Command& command);
 void add_audit(CLI::App& app, Command& command);
 void add_doctor(CLI::App& app, Command& command);

@@ -2,10 +2,7 @@
 // would be another message, which could take effect beside the first one.
 
 #include <fmt/format.h>
-#include <pwd.h>
-#include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -13,8 +10,9 @@
 #include <memory>
 
 #include "command.hpp"
+#include "dead_edit.hpp"
 #include "dead_options.hpp"
-#include "turnstile/replay.hpp"
+#include "operator_name.hpp"
 
 namespace turnstile::cli {
 
@@ -28,14 +26,6 @@ struct Options {
   std::vector<std::string> removed;
 };
 
-/// "ada@host1", for the record of the edit.
-std::string who() {
-  const passwd* user = getpwuid(geteuid());
-  std::array<char, 256> host{};
-  if (gethostname(host.data(), host.size() - 1) != 0) host[0] = '?';
-  return fmt::format("{}@{}", user == nullptr ? std::to_string(geteuid()) : user->pw_name, host.data());
-}
-
 std::string contents(const std::string& name) {
   std::ifstream in(name, std::ios::binary);
   std::string text{std::istreambuf_iterator<char>(in), {}};
@@ -44,39 +34,11 @@ std::string contents(const std::string& name) {
   return text;
 }
 
-/// Replaces the headers of this name by one, in the place of the first; a new one comes last.
-void set_header(std::vector<Header>& headers, const Header& header) {
-  const auto same = [&](const Header& other) { return other.name == header.name; };
-  const auto first = std::find_if(headers.begin(), headers.end(), same);
-  if (first == headers.end()) {
-    headers.push_back(header);
-    return;
-  }
-  *first = header;
-  headers.erase(std::remove_if(first + 1, headers.end(), same), headers.end());
-}
-
-OwnedMessage changed(const postgres::DeadRecord& dead, const Options& options) {
-  OwnedMessage record = dead.record;
-  if (options.value) record.payload = options.value;
-  if (options.file) record.payload = contents(*options.file);
-  for (const auto& header : options.headers) set_header(record.headers, parse_header(header));
-  for (const auto& name : options.removed) {
-    if (std::erase_if(record.headers, [&](const Header& header) { return header.name == name; }) == 0)
-      throw UsageError(
-          fmt::format("--remove-header {}: dead letter {} has no such header", one_line(name, 80), options.number));
-  }
-  return record;
-}
-
-void require_editable(const postgres::DeadRecord& dead) {
-  const auto& letter = dead.summary;
-  if (letter.replayed_at) {
-    throw Refusal(fmt::format("dead letter {} was replayed {}: its message is in the topic as it was", letter.number,
-                              when(*letter.replayed_at)));
-  }
-  if (letter.replay_in_doubt) throw Refusal(fmt::format("dead letter {}: {}", letter.number, how_to_settle(letter)));
-  if (dead.damage) throw Refusal(fmt::format("dead letter {}: {}", letter.number, *dead.damage));
+DeadChanges changes_of(const Options& options) {
+  DeadChanges changes{.payload = options.value, .removed = options.removed};
+  if (options.file) changes.payload = contents(*options.file);
+  for (const auto& header : options.headers) changes.headers.push_back(parse_header(header));
+  return changes;
 }
 
 Exit edit(const Global& global, const Options& options) {
@@ -87,23 +49,7 @@ Exit edit(const Global& global, const Options& options) {
   if (!dead)
     throw Error(Code::not_found, fmt::format("there is no dead letter {}; see: turnstile dlq list", options.number));
   require_editable(*dead);
-  const OwnedMessage record = changed(*dead, options);
-  if (record.payload == dead->record.payload && record.headers == dead->record.headers)
-    throw UsageError(
-        fmt::format("dlq edit: dead letter {} has this content already; nothing was changed", options.number));
-  if (const auto& id = dead->summary.id) {
-    if (const auto source = changed_id_source(dead->record, record, *id)) {
-      throw Refusal(fmt::format(
-          "dead letter {}: its id may come from {}, which this edit changes. With another id it would be another message, "
-          "and could take effect twice; keep that part as it is",
-          options.number, one_line(*source, 200)));
-    }
-  }
-  if (!admin.edit_dead(*dead, record, who())) {
-    throw Refusal(
-        fmt::format("dead letter {}: another operator has replayed or edited it meanwhile; see: turnstile dlq show {}",
-                    options.number, options.number));
-  }
+  edit_dead(admin, *dead, changed(*dead, changes_of(options)), operator_name());
   if (global.json) print(Json{{"edited", options.number}, {"edits", dead->summary.edits + 1}});
   else
     fmt::print("{} edited; its replay publishes the new record: turnstile dlq replay {}\n", options.number,

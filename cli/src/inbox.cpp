@@ -7,6 +7,7 @@
 
 #include "command.hpp"
 #include "database.hpp"
+#include "inspection.hpp"
 #include "text.hpp"
 
 namespace turnstile::cli {
@@ -23,46 +24,9 @@ struct Options {
 
 // --- inspect ---
 
-/// All null for a message that did not come from a partition.
-template <class Message>
-void add_place(Json& json, const Message& message) {
-  const auto unless_called = [&](const auto& value) { return message.by_call ? Json(nullptr) : Json(value); };
-  json["group"] = unless_called(message.from.group);
-  json["topic"] = unless_called(message.from.at.topic);
-  json["partition"] = unless_called(message.from.at.partition);
-  json["offset"] = unless_called(message.offset);
-}
-
 template <class Message>
 std::string place_of(const Message& message) {
   return message.by_call ? "a call (HTTP or Inbox)" : place(message.from, message.offset);
-}
-
-Json to_json(const postgres::SeenMessage& seen) {
-  Json json{{"handler", seen.handler}, {"seen_at", iso(seen.seen_at)}};
-  add_place(json, seen);
-  if (seen.fingerprint) json["fingerprint"] = *seen.fingerprint;
-  return json;
-}
-
-Json to_json(const postgres::ClaimedMessage& claim) {
-  Json json{{"handler", claim.handler},
-            {"state", claim.state},
-            {"fence", claim.fence},
-            {"claimed_at", iso(claim.claimed_at)},
-            {"expires_at", iso(claim.expires_at)}};
-  add_place(json, claim);
-  if (!claim.error.empty()) json["error"] = claim.error;
-  return json;
-}
-
-Json to_json(const postgres::DeadSummary& dead) {
-  return {{"number", dead.number},
-          {"handler", dead.handler},
-          {"reason", dead.reason},
-          {"died_at", iso(dead.died_at)},
-          {"replayed_at", iso_or_null(dead.replayed_at)},
-          {"replay_in_doubt", dead.replay_in_doubt}};
 }
 
 void print_seen(const std::vector<postgres::SeenMessage>& seen) {
@@ -99,23 +63,13 @@ void print_dead(const std::vector<postgres::DeadSummary>& dead) {
   }
 }
 
-Exit inspect(const Global& global, const Options& options) {
+Exit inspect_id(const Global& global, const Options& options) {
   auto admin = open_admin(load_settings(global));
   if (options.handler) require_handler(admin, *options.handler);
   const MessageId id = MessageId::from(options.id);
-  const auto seen = admin.inspect(id, options.handler);
-  const auto claims = admin.claims(id, options.handler);
-  postgres::DeadFilter filter;
-  filter.id = id;
-  filter.handler = options.handler;
-  filter.with_replayed = true;
-  const auto dead = admin.dead(filter).letters;
+  const auto [seen, claims, dead] = inspect(admin, id, options.handler);
   if (global.json) {
-    Json json{{"id", id.text()}, {"seen", Json::array()}, {"claims", Json::array()}, {"dead", Json::array()}};
-    for (const auto& message : seen) json["seen"].push_back(to_json(message));
-    for (const auto& claim : claims) json["claims"].push_back(to_json(claim));
-    for (const auto& letter : dead) json["dead"].push_back(to_json(letter));
-    print(json);
+    print(to_json(id, {seen, claims, dead}));
   } else {
     const std::string name = one_line(options.id, 80);
     fmt::print("{}{}\n", name, name == id.text() ? "" : ", kept as " + id.text());
@@ -255,7 +209,7 @@ void add_inbox(CLI::App& app, Command& command) {
   add_id(*inspect_verb, *options);
   inspect_verb->add_option("--handler", options->handler, "of this handler only")->type_name("NAME");
   inspect_verb->callback(
-      [&command, options] { command.run = [&command, options] { return inspect(command.global, *options); }; });
+      [&command, options] { command.run = [&command, options] { return inspect_id(command.global, *options); }; });
 
   auto* stats_verb =
       inbox->add_subcommand("stats", "how many ids each handler has, how old they are, and each partition's watermark");

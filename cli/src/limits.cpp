@@ -1,4 +1,4 @@
-// turnstile limits list|set|unset: shows and changes limits over all consumers while they run.
+// turnstile limits list|history|set|unset: shows and changes limits over all consumers while they run.
 
 #include <fmt/format.h>
 
@@ -9,6 +9,8 @@
 
 #include "command.hpp"
 #include "domain.hpp"
+#include "limiter_json.hpp"
+#include "operator_name.hpp"
 #include "turnstile/error.hpp"
 
 namespace turnstile::cli {
@@ -42,11 +44,6 @@ PermitsView read_all(TokenReader& reader) {
 
 // --- list ---
 
-const char* source_of(const PermitsView::Entry& entry) {
-  if (entry.set) return "set";
-  return entry.configured.empty() ? "none" : "configuration";
-}
-
 /// "8 by mailer@host1:77, 16 by 2 members"
 std::string configured(const PermitsView::Entry& entry) {
   std::map<std::int64_t, std::vector<const PermitsView::Holder*>> by_limit;
@@ -68,13 +65,6 @@ std::string decided_by(const PermitsView::Entry& entry) {
   if (entry.configured.empty()) return "no process";
   const auto [low, high] = std::minmax_element(entry.configured.begin(), entry.configured.end());
   return *low == *high ? "configuration" : "configuration (the lowest)";
-}
-
-bool is_over(const PermitsView::Entry& entry) { return entry.held() > entry.limit; }
-
-/// Free permits that may be granted.
-std::int64_t free(const PermitsView::Entry& entry) {
-  return std::max<std::int64_t>(entry.limit - entry.set_aside - entry.held(), 0);
 }
 
 void print_list(const TokenReader& reader, const PermitsView& view) {
@@ -104,28 +94,6 @@ void print_list(const TokenReader& reader, const PermitsView& view) {
   fmt::print("\n{}, after position {}\n{}\n", reader.name(), view.position, kRule);
 }
 
-Json to_json(const PermitsView::Entry& entry) {
-  Json json{{"limiter", entry.limiter},
-            {"limit", entry.limit},
-            {"source", source_of(entry)},
-            {"paused", entry.set == 0},
-            {"set", entry.set ? Json(*entry.set) : Json(nullptr)},
-            {"set_aside", entry.set_aside},
-            {"held", entry.held()},
-            {"free", free(entry)},
-            {"over", is_over(entry)},
-            {"busy", entry.busy()},
-            {"waiting", entry.waiting()},
-            {"configured", Json::array()}};
-  for (const auto& who : entry.holders) {
-    if (who.configured == 0) continue;
-    Json member = cli::to_json(TokenMember{.id = who.member, .client = who.client, .host = who.host, .pid = who.pid});
-    member["limit"] = who.configured;
-    json["configured"].push_back(std::move(member));
-  }
-  return json;
-}
-
 Exit list(const Global& global, const Options& options) {
   return look_at_domain(global, options.domain, [&](TokenReader& reader) {
     const PermitsView view = read_all(reader);
@@ -136,6 +104,31 @@ Exit list(const Global& global, const Options& options) {
     } else {
       print_list(reader, view);
     }
+    return Exit::ok;
+  });
+}
+
+// --- history ---
+
+Exit history(const Global& global, const Options& options) {
+  return look_at_domain(global, options.domain, [&](TokenReader& reader) {
+    const PermitsView view = read_all(reader);
+    if (global.json) {
+      Json json{{"log", reader.name()}, {"position", view.position}, {"changes", Json::array()}};
+      for (const auto& change : view.limit_changes) json["changes"].push_back(cli::to_json(change));
+      print(json);
+      return Exit::ok;
+    }
+    if (view.limit_changes.empty()) fmt::print("no change of a limit is recorded\n");
+    std::vector<std::vector<std::string>> rows{{"POSITION", "TIME", "LIMITER", "LIMIT", "BY"}};
+    for (const auto& change : view.limit_changes) {
+      rows.push_back({std::to_string(change.position), when_or_unknown(change.at_ms), one_line(change.limiter, kShown),
+                      !change.limit        ? "unset"
+                      : *change.limit == 0 ? "0 (paused)"
+                                           : number(*change.limit),
+                      change.by.empty() ? "unknown" : one_line(change.by, kShown)});
+    }
+    if (rows.size() > 1) fmt::print("{}", table(rows));
     return Exit::ok;
   });
 }
@@ -220,7 +213,7 @@ Exit change(const Global& global, const Options& options, std::optional<std::int
   }
   if (before == nullptr && !limit) fail_unknown(*reader, view, options, "");
   const bool nothing_to_do = !limit && !before->set;
-  if (!nothing_to_do && !reader->set_limit(options.name, limit, timeout)) {
+  if (!nothing_to_do && !reader->set_limit(options.name, limit, timeout, operator_name())) {
     const auto& why = reader->why_not_written();
     throw BrokerError(
         Code::token_log_silent,
@@ -266,6 +259,13 @@ void add_limits(CLI::App& app, Command& command) {
   list_verb->footer(fmt::format("{}\nBUSY and WAITING are as each member last reported, 4 times a lease.", kRule));
   list_verb->callback(
       [&command, options] { command.run = [&command, options] { return list(command.global, *options); }; });
+
+  auto* history_verb = limits->add_subcommand("history", "the last changes of limits: when, and by whom");
+  add_domain_options(*history_verb, options->domain);
+  history_verb->footer(
+      "The token log keeps the last 100. Changes by builds of turnstile that do not record it have no name.");
+  history_verb->callback(
+      [&command, options] { command.run = [&command, options] { return history(command.global, *options); }; });
 
   auto* set_verb = limits->add_subcommand("set", "change a limit while consumers run; 0 pauses the limiter");
   set_verb->add_option("NAME", options->name, "as limits list has it")->required();

@@ -98,6 +98,9 @@ int main(int argc, char** argv) {
   add_permits(app, command);
   add_topics(app, command);
   add_top(app, command);
+#ifdef TURNSTILE_DASHBOARD
+  add_dashboard(app, command);
+#endif
   add_log(app, command);
   add_audit(app, command);
   add_doctor(app, command);

@@ -20,10 +20,10 @@
 #include "settings.hpp"
 #include "text.hpp"
 #include "top/fit.hpp"
-#include "top/gatherer.hpp"
 #include "top/keys.hpp"
 #include "top/screen.hpp"
 #include "top/terminal.hpp"
+#include "top/watch.hpp"
 
 namespace turnstile::cli {
 
@@ -32,13 +32,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-/// --once needs two samples that are this far apart, for a rate: the default of consumer.commit_interval is 1 s.
-constexpr milliseconds kWatch{2'000};
-/// How long --once waits for a source that does not answer.
-constexpr milliseconds kPatience{10'000};
 constexpr milliseconds kTick{1'000};
-/// How long the end waits for requests that no server answers.
-constexpr milliseconds kStop{500};
 /// How long a result stays on the screen.
 constexpr milliseconds kResult{15'000};
 
@@ -49,83 +43,9 @@ struct Options {
   bool once = false;
 };
 
-Microseconds utc() { return std::chrono::floor<std::chrono::microseconds>(std::chrono::system_clock::now()); }
-
-/// Samples, and the model of them.
-class Watch {
- public:
-  Watch(const Config& config, const Options& options, std::function<void()> on_news)
-      : group_(config.group()),
-        stall_after_(*parse_duration(options.stall_after)),
-        gatherer_(config, {.topics = options.topics, .log = options.domain.topic}, std::move(on_news)) {}
-
-  /// Returns whether there is a new sample of Kafka.
-  bool refresh() {
-    auto news = gatherer_.take();
-    for (const auto& sample : news.kafka) {
-      progress_.add(sample);
-      ++samples_;
-      if (samples_ == 1) first_ = sample.at;
-      last_ = sample.at;
-    }
-    const bool fresh = !news.kafka.empty();
-    if (news.result) result_ = std::move(news.result);
-    news_ = std::move(news);
-    return fresh;
-  }
-
-  [[nodiscard]] top::Model model() const {
-    auto model = top::make_model(progress_, stall_after_, group_, news_.tokens, news_.database);
-    model.now = gatherer_.now();
-    model.time = when(utc()).substr(11);
-    model.kafka = news_.kafka_source;
-    model.tokens = news_.token_source;
-    model.database = news_.database_source;
-    model.topics_known = samples_ > 0;
-    return model;
-  }
-
-  /// Whether --once knows enough: a rate, and of each partition that stands still whether it is stalled.
-  [[nodiscard]] bool knows_enough() const {
-    using State = top::Source::State;
-    const auto now = gatherer_.now();
-    const bool late = now >= kPatience;
-    for (const auto* source : {&news_.kafka_source, &news_.token_source, &news_.database_source}) {
-      if (source->state == State::asking && !late) return false;
-    }
-    if (news_.kafka_source.state != State::ok) return late || news_.kafka_source.state == State::off;
-    const auto watched = last_ - first_;
-    return watched >= kWatch && (watched >= stall_after_ || !progress_.any_standing());
-  }
-  [[nodiscard]] bool any_unavailable() const {
-    using State = top::Source::State;
-    for (const auto* source : {&news_.kafka_source, &news_.token_source, &news_.database_source}) {
-      if (source->state == State::asking || source->state == State::unavailable) return true;
-    }
-    return false;
-  }
-
-  std::optional<std::string> take_result() { return std::exchange(result_, std::nullopt); }
-  void change(const top::LimitChange& change) { gatherer_.change(change); }
-
-  /// After the output is complete and the terminal is as it was. Does not return if a request still waits for a server:
-  /// its thread, and librdkafka's, could hold up the end of the process for many seconds.
-  void end(Exit exit) {
-    if (gatherer_.stop(kStop)) return;
-    std::fflush(nullptr);
-    std::_Exit(static_cast<int>(exit));
-  }
-
- private:
-  const std::string group_;
-  const milliseconds stall_after_;
-  top::Progress progress_;
-  top::Gatherer::News news_;
-  std::optional<std::string> result_;
-  int samples_ = 0;
-  top::Moment first_{0}, last_{0};
-  top::Gatherer gatherer_;
-};
+top::Watch::Options watch_options(const Options& options) {
+  return {.topics = options.topics, .log = options.domain.topic, .stall_after = *parse_duration(options.stall_after)};
+}
 
 /// A descriptor that other threads make readable.
 class Bell {
@@ -151,7 +71,7 @@ class Bell {
 
 Exit print_once(const Global& global, const Config& config, const Options& options) {
   const Bell bell;
-  Watch watch(config, options, [&bell] { bell.ring(); });
+  top::Watch watch(config, watch_options(options), [&bell] { bell.ring(); });
   do {
     pollfd ready{bell.descriptor(), POLLIN, 0};
     poll(&ready, 1, 100);
@@ -160,12 +80,12 @@ Exit print_once(const Global& global, const Config& config, const Options& optio
   } while (!watch.knows_enough());
   const auto model = watch.model();
   if (global.json) {
-    print(to_json(model, iso(utc())));
+    print(to_json(model, iso(top::utc())));
   } else {
     for (const auto& line : draw(model, {.rows = 0, .keys = false})) fmt::print("{}\n", line);
   }
   const Exit exit = watch.any_unavailable() ? Exit::unreachable : Exit::ok;
-  watch.end(exit);
+  watch.end(static_cast<int>(exit));
   return exit;
 }
 
@@ -173,7 +93,7 @@ Exit print_once(const Global& global, const Config& config, const Options& optio
 
 class Live {
  public:
-  Live(Watch& watch, top::Terminal& terminal) : watch_(watch), terminal_(terminal) { model_ = watch_.model(); }
+  Live(top::Watch& watch, top::Terminal& terminal) : watch_(watch), terminal_(terminal) { model_ = watch_.model(); }
 
   [[nodiscard]] bool ended() const noexcept { return ended_; }
   void end() { ended_ = true; }
@@ -229,7 +149,7 @@ class Live {
   }
 
  private:
-  Watch& watch_;
+  top::Watch& watch_;
   top::Terminal& terminal_;
   top::Model model_;
   top::View view_;
@@ -256,7 +176,7 @@ void heed(const std::vector<int>& signals, top::Terminal& terminal, Live& live) 
 Exit show_live(const Config& config, const Options& options) {
   const top::Signals signals;  // before any thread
   const Bell bell;
-  Watch watch(config, options, [&bell] { bell.ring(); });
+  top::Watch watch(config, watch_options(options), [&bell] { bell.ring(); });
   {
     top::Terminal terminal;
     top::KeyParser keys;
@@ -278,7 +198,7 @@ Exit show_live(const Config& config, const Options& options) {
       if (hung_up) live.end();
     }
   }
-  watch.end(Exit::ok);
+  watch.end(static_cast<int>(Exit::ok));
   return Exit::ok;
 }
 

@@ -1,14 +1,14 @@
 // turnstile topics list|pause|resume: stops and starts the handlers of a topic, a partition or a key in all consumers.
 
 #include <fmt/format.h>
-#include <pwd.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <memory>
 
 #include "command.hpp"
 #include "database.hpp"
+#include "operator_name.hpp"
+#include "pause_json.hpp"
 #include "text.hpp"
 #include "turnstile/ports/store.hpp"
 #include "turnstile/postgres/store.hpp"
@@ -67,20 +67,9 @@ std::string since(const ports::Pause& pause) {
                      pause.why.empty() ? "" : " (" + one_line(pause.why, kShown) + ")");
 }
 
-Json to_json(const ports::Pause& pause) {
-  return {{"topic", pause.part.topic},
-          {"partition", pause.part.partition ? Json(*pause.part.partition) : Json(nullptr)},
-          {"key", content(pause.part.key)},
-          {"breaker_of", pause.part.breaker_of.empty() ? Json(nullptr) : Json(pause.part.breaker_of)},
-          {"since", iso(pause.since)},
-          {"until", pause.until ? Json(iso(*pause.until)) : Json(nullptr)},
-          {"by", pause.by},
-          {"why", pause.why}};
-}
-
 Json to_json(const std::vector<ports::Pause>& pauses) {
   Json json = Json::array();
-  for (const auto& pause : pauses) json.push_back(to_json(pause));
+  for (const auto& pause : pauses) json.push_back(cli::to_json(pause));
   return json;
 }
 
@@ -117,13 +106,6 @@ Exit list(const Global& global) {
 
 // --- pause, resume ---
 
-std::string own_name() {
-  const passwd* user = getpwuid(geteuid());
-  char host[256] = "";
-  gethostname(host, sizeof host - 1);
-  return fmt::format("{}@{}", user != nullptr ? user->pw_name : std::to_string(geteuid()), host);
-}
-
 milliseconds parse_for(const std::string& text) {
   const auto time = parse_duration(text);
   if (!time || *time > kLongest) {
@@ -158,7 +140,8 @@ void warn_unknown(const std::string& topic, const std::vector<std::string>& know
 }
 
 Exit pause(const Global& global, const Options& options) {
-  ports::Pause wanted{.part = part_of(options), .by = options.by.empty() ? own_name() : options.by, .why = options.why};
+  ports::Pause wanted{
+      .part = part_of(options), .by = options.by.empty() ? operator_name() : options.by, .why = options.why};
   if (options.has_end) wanted.left = parse_for(options.for_time);
   Tables tables(load_settings(global));
   const auto find = [&] {
@@ -172,8 +155,8 @@ Exit pause(const Global& global, const Options& options) {
   const bool is_known = std::find(known.begin(), known.end(), wanted.part.topic) != known.end();
   const auto now = find();
   if (global.json) {
-    print(Json{{"pause", to_json(now.value_or(wanted))},
-               {"before", before ? to_json(*before) : Json(nullptr)},
+    print(Json{{"pause", cli::to_json(now.value_or(wanted))},
+               {"before", before ? cli::to_json(*before) : Json(nullptr)},
                {"known", is_known}});
   } else {
     fmt::print("{} is paused{}: within some seconds no handler starts for its messages. Running handlers end\n",

@@ -110,6 +110,7 @@ class Story {
   [[nodiscard]] static bool shared_among(const Board& board, const std::vector<int>& consumers);
   [[nodiscard]] bool shared_among(const std::vector<int>& consumers) const { return shared_among(board_, consumers); }
   void say_what_is_kept();
+  void say_how_to_look();
 
   StoryOptions options_;
   Screen screen_;
@@ -534,6 +535,7 @@ int Story::judge() {
         folder_.path()));
   }
   if (options_.keep) say_what_is_kept();
+  else say_how_to_look();
   return all_held ? 0 : 1;
 }
 
@@ -552,6 +554,20 @@ void Story::say_what_is_kept() {
   const std::string tool = fmt::format("{} --config {}", turnstile_tool(), folder_.file("turnstile.toml"));
   screen_.line(tool + " inbox inspect order-000001");
   if (!mock_) screen_.line(tool + " limits list");
+  screen_.say(mock_
+                  ? "To look at the messages and the dead letters in a browser, start the dashboard, and open "
+                    "http://127.0.0.1:8080/. It reports that the embedded broker has ended. With --kafka it also shows "
+                    "the permits over time:"
+                  : "To look at the run in a browser, start the dashboard, and open http://127.0.0.1:8080/. Choose the "
+                    "window \"all of the log\", and move the slider to the kill:");
+  screen_.line(tool + " dashboard");
+}
+
+void Story::say_how_to_look() {
+  screen_.say(
+      "To look at a run in a browser: ./dev demo --kafka --keep. It ends with the command of the dashboard, which shows "
+      "the permits of each process over time, messages and dead letters. --kafka needs Java; without it, the dashboard "
+      "shows messages and dead letters only.");
 }
 
 }  // namespace

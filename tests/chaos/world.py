@@ -35,13 +35,13 @@ def within(seconds, what, condition):
 
 class Run:
     def __init__(self, name, folder, broken=False, kafka=None, postgres=None, session_s=3, limit=4, limits="",
-                 way=None, topic_settings=""):
-        """`limits`: the section [limits] of the configuration. `way`: what the consumers do, see chaos_main.cpp."""
+                 way=None, topic_settings="", topic=None):
+        """`topic`: also names the schema and the group; None: a name of its own. `limits`: the section [limits] of the configuration. `way`: what the consumers do, see chaos_main.cpp."""
         self.bin = environment("TURNSTILE_BIN_DIR")
         self.program = os.path.join(self.bin, os.environ.get("TURNSTILE_CHAOS", "chaos"))
         self.kafka = kafka or environment("TURNSTILE_TEST_KAFKA")
         self.postgres = postgres or environment("TURNSTILE_TEST_POSTGRES_URL")
-        self.topic = self.schema = f"chaos_{name}_{os.getpid()}"
+        self.topic = self.schema = topic or f"chaos_{name}_{os.getpid()}"
         self.folder, self.way = folder, way or ("elsewhere" if broken else None)
         self.living, self.journals, self.killed = [], {}, []
         self.config = os.path.join(folder, f"{name}.toml")

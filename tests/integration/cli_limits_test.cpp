@@ -353,7 +353,7 @@ TEST_F(CliLimits, tail_shows_what_was_written_and_what_it_meant) {
   EXPECT_THAT(tail.out, ContainsRegex("psp: wants 3.* [|] psp 0 -> [1-3]\n"));
   EXPECT_THAT(tail.out, ContainsRegex("unknown +- +unknown: 7 bytes that are not an event\n"));
   EXPECT_THAT(tail.out, ContainsRegex("stranger +member 99 +left\n"));
-  EXPECT_THAT(tail.out, ContainsRegex("applied +an operator +limit set: psp: 5\n"));
+  EXPECT_THAT(tail.out, ContainsRegex("applied +an operator +limit set: psp: 5, by .+@.+\n"));
 
   const auto last = cli_.run("log", "tail", "-n", "1", "--json");
   const Json record = Json::parse(last.out, nullptr, false);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "domain.hpp"
+#include "operator_name.hpp"
 #include "settings.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/kafka/broker.hpp"
@@ -156,7 +157,7 @@ TokenSample TokenSource::look(const std::function<bool()>& stop) {
 
 std::string TokenSource::change(const LimitChange& change) {
   TokenReader& from = reader();
-  if (!from.set_limit(change.limiter, change.limit, kChangeTimeout)) {
+  if (!from.set_limit(change.limiter, change.limit, kChangeTimeout, operator_name())) {
     return fmt::format("{}: not read back within {}, may still take effect{}", one_line(change.limiter, 60),
                        duration(kChangeTimeout), from.why_not_written().empty() ? "" : ": " + from.why_not_written());
   }

@@ -95,8 +95,9 @@ class TokenReader {
 
   /// As TokenDomain::set_limit. If another program sets the limit at the same time, this function notices that and sets
   /// it again. False: it was not read back in time, and may come into effect later. Throws Error if the log's members
-  /// would not accept the value.
-  bool set_limit(const std::string& limiter, std::optional<std::int64_t> limit, std::chrono::milliseconds timeout);
+  /// would not accept the value. `by`: who sets it, for PermitsView::limit_changes; its first 255 bytes are used.
+  bool set_limit(const std::string& limiter, std::optional<std::int64_t> limit, std::chrono::milliseconds timeout,
+                 const std::string& by = {});
   /// The error of the last failed write. Empty if no write failed.
   [[nodiscard]] const std::string& why_not_written() const;
 

@@ -88,8 +88,18 @@ struct PermitsView {
     /// Permits that would be used at once if they were granted.
     [[nodiscard]] std::int64_t waiting() const;
   };
+  /// A limit that an operator or a program has set.
+  struct LimitChange {
+    std::int64_t position = -1;         ///< in the log
+    std::string limiter;                ///< the limiter's name
+    std::optional<std::int64_t> limit;  ///< absent: unset
+    std::string by;                     ///< as TokenReader::set_limit had it; empty: unknown
+    std::int64_t at_ms = 0;             ///< in milliseconds since 1970, by the clock of the writer; 0: unknown
+  };
   std::int64_t position = -1;   ///< of the last record read; -1: none
   std::vector<Entry> limiters;  ///< in the order of their names
+  /// The last 100, the oldest first. Without those that a build from before this list has read from its snapshot.
+  std::vector<LimitChange> limit_changes;
 };
 
 /// Limiters that count over a domain. Thread-safe.

@@ -71,6 +71,14 @@ PermitsView view_of(const tokens::State& state) {
       entry.holders.push_back(holder_of(id, state.members.at(id), holding, state.reserved(name, id)));
     }
   }
+  for (const auto& [at, set] : state.limit_history.changes) {
+    auto& change = view.limit_changes.emplace_back();
+    change.position = at;
+    change.limiter = set.limiter;
+    if (set.limit) change.limit = static_cast<std::int64_t>(*set.limit);
+    change.by = set.by;
+    change.at_ms = set.at_ms;
+  }
   return view;
 }
 

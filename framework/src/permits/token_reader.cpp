@@ -38,6 +38,10 @@ tokens::MemberId random_id() {
   return (tokens::MemberId{random()} << 32 | random()) | 1;
 }
 
+std::int64_t now_ms() {
+  return std::chrono::duration_cast<milliseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
 TokenMember member_of(tokens::MemberId id, const tokens::Joined& about) {
   return {.id = id, .client = about.client, .host = about.host, .pid = about.pid};
 }
@@ -325,7 +329,8 @@ std::int64_t TokenReader::time_of(std::int64_t position) const {
   return impl_->times[static_cast<std::size_t>(at)];
 }
 
-bool TokenReader::set_limit(const std::string& limiter, std::optional<std::int64_t> limit, milliseconds timeout) {
+bool TokenReader::set_limit(const std::string& limiter, std::optional<std::int64_t> limit, milliseconds timeout,
+                            const std::string& by) {
   if (limiter.empty() || limiter.size() > tokens::kLongestName)
     throw Error(Code::limit_invalid,
                 "the name of a limiter has 1 to " + std::to_string(tokens::kLongestName) + " bytes");
@@ -338,7 +343,11 @@ bool TokenReader::set_limit(const std::string& limiter, std::optional<std::int64
   const auto late = detail::deadline_after(timeout);
   for (;;) {
     if (!limit && !impl_->state.limiters.contains(limiter)) return true;
-    tokens::LimitSet word{.limiter = limiter, .limit = {}, .seen = impl_->state.last};
+    tokens::LimitSet word{.limiter = limiter,
+                          .limit = {},
+                          .seen = impl_->state.last,
+                          .by = by.substr(0, tokens::kLongestName),
+                          .at_ms = now_ms()};
     if (limit) word.limit = static_cast<Count>(*limit);
     const auto outcome = impl_->say(word, late);
     if (!outcome) return false;

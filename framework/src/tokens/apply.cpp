@@ -146,6 +146,7 @@ class Application {
     limiter.set = change.limit;
     grants_.settle(limiter);
     if (limiter.is_unused()) state_.limiters.erase(change.limiter);
+    state_.limit_history.add(at_, change);
     return Outcome::applied;
   }
 

@@ -54,8 +54,9 @@ struct Describe {
                           ", silent since position " + std::to_string(e.silent_since)};
   }
   Description operator()(const LimitSet& e) const {
-    if (!e.limit) return {"limit unset", e.limiter};
-    return {"limit set", e.limiter + ": " + std::to_string(*e.limit) + (*e.limit == 0 ? " (paused)" : "")};
+    const std::string by = e.by.empty() ? "" : ", by " + e.by;
+    if (!e.limit) return {"limit unset", e.limiter + by};
+    return {"limit set", e.limiter + ": " + std::to_string(*e.limit) + (*e.limit == 0 ? " (paused)" : "") + by};
   }
   Description operator()(const VersionSet& e) const {
     return {"version set", "version " + std::to_string(e.version) + " holds from the next position on"};

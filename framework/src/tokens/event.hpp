@@ -104,6 +104,8 @@ struct LimitSet {
   std::string limiter;
   std::optional<Count> limit;  ///< absent: unset
   Position seen = kNowhere;    ///< the last position that the operator had read; void if a limit was set after it
+  std::string by{};            ///< the operator, for people; empty: unknown, as from earlier builds
+  std::int64_t at_ms = 0;      ///< the operator's clock, in milliseconds since 1970; 0: unknown
   bool operator==(const LimitSet&) const = default;
 };
 /// From the next position on, this version defines the meaning of the log.

@@ -49,6 +49,26 @@ bool keeps_draining() { return !TURNSTILE_PLANTED(snapshot_forgets_draining); }
 
 }  // namespace
 
+namespace {
+
+std::uint64_t first_of_hash(const Bytes& b) {
+  const detail::Sha256 hash = detail::sha256(b.bytes());
+  std::uint64_t first = 0;
+  for (std::size_t i = 0; i < 8; ++i) first = first << 8 | hash[i];
+  return first;
+}
+
+/// 0 without any, as in the snapshots of builds that know no history.
+std::uint64_t digest(const LimitHistory& history) {
+  if (history.changes.empty()) return 0;
+  Bytes b;
+  for (const auto& [at, set] : history.changes)
+    b << at << set.limiter << set.limit.has_value() << set.limit.value_or(0) << set.seen << set.by << set.at_ms;
+  return first_of_hash(b);
+}
+
+}  // namespace
+
 std::uint64_t digest(const State& s) {
   Bytes b;
   b << s.last << s.version << s.limits_set_at << s.ignored << s.unknown << s.members.size();
@@ -74,10 +94,7 @@ std::uint64_t digest(const State& s) {
   }
   b << s.ended.size();
   for (const auto& [at, id] : s.ended) b << at << id;
-  const detail::Sha256 hash = detail::sha256(b.bytes());
-  std::uint64_t first = 0;
-  for (std::size_t i = 0; i < 8; ++i) first = first << 8 | hash[i];
-  return first;
+  return first_of_hash(b);
 }
 
 std::string save(const State& s) {
@@ -147,6 +164,12 @@ std::string save(const State& s) {
     ended->set_at(at);
     ended->set_member(id);
   }
+  for (const auto& [at, set] : s.limit_history.changes) {
+    auto* change = to.add_limit_changes();
+    change->set_at(at);
+    write_limit_set(set, *change->mutable_set());
+  }
+  to.set_limit_changes_digest(digest(s.limit_history));
   return to.SerializeAsString();
 }
 
@@ -211,7 +234,9 @@ std::optional<State> restore(std::string_view bytes) {
     s.ended[ended.at()] = ended.member();
     if (keeps_ended_lives()) s.ended_ids.insert(ended.member());
   }
-  if (digest(s) != from.digest()) return std::nullopt;
+  for (const auto& change : from.limit_changes())
+    s.limit_history.changes.push_back({change.at(), read_limit_set(change.set())});
+  if (digest(s) != from.digest() || digest(s.limit_history) != from.limit_changes_digest()) return std::nullopt;
   if (!keeps_draining()) {
     for (auto& [id, member] : s.members) member.draining = false;
   }

@@ -34,6 +34,12 @@ bool LimiterEntry::strict() const {
   return std::any_of(holdings.begin(), holdings.end(), [](const auto& h) { return h.second.strict; });
 }
 
+void LimitHistory::add(Position at, const LimitSet& set) {
+  changes.push_back({at, set});
+  changes.back().set.by.resize(std::min(set.by.size(), kLongestName));
+  if (changes.size() > kRememberedLimitChanges) changes.erase(changes.begin());
+}
+
 const Holding* State::holding(std::string_view limiter, MemberId member) const {
   const auto entry = limiters.find(limiter);
   if (entry == limiters.end()) return nullptr;

@@ -33,6 +33,7 @@ inline constexpr std::size_t kMostPartitions = 65'536;
 inline constexpr std::size_t kLongestName = 255;
 /// The lives that ended last are remembered, so that a late copy of their Joined revives none of them.
 inline constexpr std::size_t kRememberedLives = 4'096;
+inline constexpr std::size_t kRememberedLimitChanges = 100;
 
 struct Holding {
   Count limit = 0;  ///< the limit in this member's configuration; 0: none
@@ -105,6 +106,20 @@ struct Reserve {
   bool operator==(const Reserve&) const = default;
 };
 
+/// The accepted changes of limits, the newest last. For people: it has no influence on permits, so it is no part of the
+/// digest, and states that differ only in it are equal. Builds before it keep none of it in their snapshots.
+struct LimitHistory {
+  struct Change {
+    Position at = kNowhere;
+    LimitSet set;
+    bool operator==(const Change&) const = default;
+  };
+  std::vector<Change> changes;
+
+  void add(Position at, const LimitSet& set);
+  bool operator==(const LimitHistory&) const { return true; }
+};
+
 struct State {
   Position last = kNowhere;  ///< of the last record applied
   std::uint32_t version = 1;
@@ -117,6 +132,7 @@ struct State {
   std::set<MemberId> ended_ids;
   std::uint64_t ignored = 0;  ///< records that changed nothing, for any reason
   std::uint64_t unknown = 0;  ///< of these: records that are no events
+  LimitHistory limit_history;
 
   [[nodiscard]] const Holding* holding(std::string_view limiter, MemberId member) const;
   /// Permits that the member holds. 0 if there is no such holding.

@@ -73,11 +73,7 @@ struct Writer {
     to.mutable_expire()->set_silent_since(e.silent_since);
     to.mutable_expire()->set_reserve(e.reserve);
   }
-  void operator()(const LimitSet& e) const {
-    to.mutable_limit_set()->set_limiter(e.limiter);
-    if (e.limit) to.mutable_limit_set()->set_limit(*e.limit);
-    to.mutable_limit_set()->set_seen(e.seen);
-  }
+  void operator()(const LimitSet& e) const { write_limit_set(e, *to.mutable_limit_set()); }
   void operator()(const VersionSet& e) const { to.mutable_version_set()->set_version(e.version); }
   void operator()(const Left&) const { to.mutable_left(); }
 };
@@ -108,11 +104,7 @@ decltype(Event::body) read_body(const wire::Event& from) {
     case wire::Event::kDrained: return Drained{};
     case wire::Event::kExpire:
       return Expire{from.expire().member(), from.expire().silent_since(), from.expire().reserve()};
-    case wire::Event::kLimitSet: {
-      LimitSet set{.limiter = from.limit_set().limiter(), .limit = {}, .seen = from.limit_set().seen()};
-      if (from.limit_set().has_limit()) set.limit = from.limit_set().limit();
-      return set;
-    }
+    case wire::Event::kLimitSet: return read_limit_set(from.limit_set());
     case wire::Event::kVersionSet: return VersionSet{from.version_set().version()};
     case wire::Event::kLeft: return Left{};
     case wire::Event::BODY_NOT_SET: break;

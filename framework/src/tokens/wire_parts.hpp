@@ -41,4 +41,17 @@ inline Joined read_joined(const wire::Joined& from) {
           .was = {from.was().begin(), from.was().end()}};
 }
 
+inline void write_limit_set(const LimitSet& set, wire::LimitSet& to) {
+  to.set_limiter(set.limiter);
+  if (set.limit) to.set_limit(*set.limit);
+  to.set_seen(set.seen);
+  to.set_by(set.by);
+  to.set_at_ms(set.at_ms);
+}
+inline LimitSet read_limit_set(const wire::LimitSet& from) {
+  LimitSet set{.limiter = from.limiter(), .limit = {}, .seen = from.seen(), .by = from.by(), .at_ms = from.at_ms()};
+  if (from.has_limit()) set.limit = from.limit();
+  return set;
+}
+
 }  // namespace turnstile::tokens

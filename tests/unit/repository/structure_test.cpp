@@ -116,8 +116,10 @@ std::string broken_rule(const std::string& file, const std::string& header) {
     return "only adapters/kafka includes librdkafka; go through the port turnstile/ports/broker.hpp";
   if (begins_with_any(header, {"pqxx/", "libpq-fe.h", "libpq/", "postgresql/"}) && adapter != "postgres")
     return "only adapters/postgres includes libpqxx and libpq; go through the port turnstile/ports/inbox.hpp";
-  if (header == "httplib.h" && adapter != "http" && adapter != "admin" && adapter != "otlp")
-    return "only adapters/http, admin and otlp include cpp-httplib, which users of the rest need not have";
+  const bool serves =
+      adapter == "http" || adapter == "admin" || adapter == "otlp" || file == "cli/src/dashboard/server.cpp";
+  if (header == "httplib.h" && !serves)
+    return "only adapters/http, admin and otlp, and the dashboard include cpp-httplib, which users of the rest need not have";
   if (begins_with_any(header, {"otlp.pb.h", "opentelemetry/"}) && adapter != "otlp")
     return "only adapters/otlp knows OpenTelemetry; report through turnstile/tracer.hpp";
   if (header.starts_with("prometheus/") && adapter != "prometheus")

@@ -71,6 +71,7 @@ inline decltype(Event::body) any_body() {
     case 9: {
       LimitSet set{.limiter = any_line().limiter, .limit = {}, .seen = *rc::gen::inRange<Position>(-1, 60)};
       if (*rc::gen::inRange(0, 3) > 0) set.limit = *some_count();
+      if (*rc::gen::inRange(0, 2) > 0) set.by = "anna@ops-1", set.at_ms = *rc::gen::inRange<std::int64_t>(0, 9);
       return set;
     }
     case 10: return VersionSet{*rc::gen::inRange<std::uint32_t>(0, 4)};

@@ -15,6 +15,7 @@ RC_GTEST_PROP(TokensSnapshot, what_was_saved_is_restored, ()) {
   const auto restored = restore(save(state));
   RC_ASSERT(restored.has_value());
   RC_ASSERT(*restored == state);
+  RC_ASSERT(restored->limit_history.changes == state.limit_history.changes);
 }
 
 RC_GTEST_PROP(TokensSnapshot, a_snapshot_and_the_rest_of_the_log_make_the_same_state, ()) {
@@ -43,12 +44,37 @@ RC_GTEST_PROP(TokensSnapshot, any_bytes_are_refused_or_the_state_that_was_saved,
     bytes[*rc::gen::inRange<std::size_t>(0, bytes.size())] = *rc::gen::arbitrary<char>();
   const auto restored = restore(bytes);
   if (restored) RC_ASSERT(*restored == state);
+  if (restored) RC_ASSERT(restored->limit_history.changes == state.limit_history.changes);
 }
 
 TEST(TokensSnapshot, garbage_is_refused) {
   EXPECT_FALSE(restore(""));
   EXPECT_FALSE(restore("not a snapshot"));
   EXPECT_TRUE(restore(save(State{})));
+}
+
+/// Members of this build and of one that does not know it must agree.
+TEST(TokensSnapshot, who_set_a_limit_is_kept_and_is_no_part_of_the_digest) {
+  const State unknown = replay({{7, 1, 1, LimitSet{"psp", 5, kNowhere}}});
+  const State known = replay({{7, 1, 1, LimitSet{"psp", 5, kNowhere, "anna@ops-1", 1'772'373'909'000}}});
+  EXPECT_EQ(digest(unknown), digest(known));
+  EXPECT_EQ(unknown, known);
+  const auto restored = restore(save(known));
+  ASSERT_TRUE(restored);
+  ASSERT_EQ(restored->limit_history.changes.size(), 1U);
+  EXPECT_EQ(restored->limit_history.changes[0].at, 0);
+  EXPECT_EQ(restored->limit_history.changes[0].set.by, "anna@ops-1");
+  EXPECT_EQ(restored->limit_history.changes[0].set.at_ms, 1'772'373'909'000);
+}
+
+TEST(TokensSnapshot, the_last_changes_of_limits_are_kept) {
+  std::vector<Event> log;
+  for (Position at = 0; at < 150; ++at) log.push_back({7, 1, 1, LimitSet{"psp", 5, at - 1, std::string(300, 'x')}});
+  const auto changes = replay(log).limit_history.changes;
+  ASSERT_EQ(changes.size(), kRememberedLimitChanges);
+  EXPECT_EQ(changes.front().at, 50);
+  EXPECT_EQ(changes.back().at, 149);
+  EXPECT_EQ(changes.back().set.by.size(), kLongestName);
 }
 
 /// Different versions of this program compare the digest, so it must not change when the code changes.

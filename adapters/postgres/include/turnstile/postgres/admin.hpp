@@ -138,6 +138,29 @@ struct ScheduledRecord {
   DatabaseTime written_at;         ///< when the handler published it
 };
 
+/// What handlers sent because of a message.
+struct MessageTrail {
+  /// The stored response of a handler.
+  struct Reply {
+    std::string handler;      ///< the handler's name
+    DatabaseTime replied_at;  ///< when its transaction began
+    std::int64_t bytes = 0;   ///< of the response
+  };
+  /// A published message that was not sent yet.
+  struct Record {
+    MessageId id;                        ///< sent as header message-id
+    std::string topic,                   ///< the topic to send it to
+        state;                           ///< waiting | refused | scheduled
+    DatabaseTime written_at;             ///< when its transaction began
+    std::optional<DatabaseTime> due_at;  ///< scheduled: it is sent then, or later
+    /// The transaction in which the message took effect has written it; with a batch, for any of its messages. False:
+    /// it has the message's own id.
+    bool same_transaction = false;
+  };
+  std::vector<Reply> replies;  ///< in the order of the handlers' names
+  std::vector<Record> outbox;  ///< at most 50
+};
+
 /// The contents of the outbox.
 struct OutboxStats {
   std::int64_t scheduled = 0;              ///< records that are not due yet
@@ -217,6 +240,8 @@ class Admin {
   std::vector<SeenMessage> inspect(const MessageId& id, const std::optional<std::string>& handler);
   /// The claims under this id: claimed, failed or parked.
   std::vector<ClaimedMessage> claims(const MessageId& id, const std::optional<std::string>& handler);
+  /// The stored responses to the message, and messages of its transactions that were not sent yet.
+  MessageTrail trail(const MessageId& id);
   /// How many ids are stored, how old they are, and how far partitions are settled.
   InboxStats stats();
   /// The names of all handlers in the tables.

@@ -1,0 +1,156 @@
+// Dead letters: groups, lists, edits and replays.
+
+#include <fmt/format.h>
+
+#include "../dead_edit.hpp"
+#include "../dead_json.hpp"
+#include "../dead_options.hpp"
+#include "api.hpp"
+
+namespace turnstile::cli::dashboard {
+
+namespace {
+
+constexpr std::int64_t kPage = 50, kMostGroups = 200;
+constexpr std::size_t kMostNumbers = 1'000;
+
+DeadOptions options_of(const std::function<std::optional<std::string>(const char*)>& text) {
+  DeadOptions options;
+  options.handler = text("handler");
+  options.topic = text("topic");
+  options.reason = text("reason");
+  options.since = text("since");
+  options.until = text("until");
+  options.header = text("header");
+  options.text = text("text");
+  return options;
+}
+
+DeadOptions options_of(const Query& query) {
+  return options_of([&](const char* name) { return query.text(name); });
+}
+
+DeadOptions options_of(const Json& body) {
+  return options_of([&](const char* name) -> std::optional<std::string> {
+    const auto found = body.find(name);
+    if (found == body.end() || found->is_null()) return std::nullopt;
+    if (!found->is_string()) throw UsageError(fmt::format("{} must be a text", name));
+    auto value = found->get<std::string>();
+    return value.empty() ? std::nullopt : std::optional(std::move(value));
+  });
+}
+
+postgres::DeadRecord load(postgres::Admin& admin, std::int64_t number) {
+  auto dead = admin.load_dead(number);
+  if (!dead) throw Error(Code::not_found, fmt::format("there is no dead letter {}", number));
+  return std::move(*dead);
+}
+
+std::optional<std::chrono::nanoseconds> rate_of(const Json& body) {
+  const auto found = body.find("rate");
+  if (found == body.end() || found->is_null() || *found == "") return std::nullopt;
+  const auto interval = found->is_string() ? parse_rate(found->get<std::string>()) : std::nullopt;
+  if (!interval) throw UsageError("rate: write a number from 1 to 1000000 and a unit, as in 100/s, 30/m or 5/h");
+  return interval;
+}
+
+/// Absent: all of a filter.
+std::optional<std::vector<std::int64_t>> numbers_of(const Json& body) {
+  const auto found = body.find("numbers");
+  if (found == body.end() || found->is_null()) return std::nullopt;
+  if (!found->is_array() || found->empty() || found->size() > kMostNumbers)
+    throw UsageError(fmt::format("numbers: a list of 1 to {} numbers of dead letters", kMostNumbers));
+  std::vector<std::int64_t> numbers;
+  for (const auto& each : *found) {
+    if (!each.is_number_integer()) throw UsageError("numbers: only whole numbers");
+    numbers.push_back(each.get<std::int64_t>());
+  }
+  return numbers;
+}
+
+}  // namespace
+
+Json Api::dead_groups(const Query& query) const {
+  auto admin = open_admin(config_);
+  auto filter = dead_filter(admin, options_of(query));
+  filter.with_replayed = query.text("all").has_value();
+  filter.most = kMostGroups;
+  const auto groups = admin.dead_groups(filter, query.text("by") != "reason");
+  return {{"groups", to_json(groups)}, {"of_groups", groups.of_groups}, {"letters", groups.letters}};
+}
+
+Json Api::dead_list(const Query& query) const {
+  auto admin = open_admin(config_);
+  auto filter = dead_filter(admin, options_of(query));
+  filter.with_replayed = query.text("all").has_value();
+  filter.after = query.text("after");
+  filter.most = query.number("most", kPage, 1, 500);
+  const auto page = admin.dead(filter);
+  Json json{{"dead", Json::array()}, {"next", page.next ? Json(*page.next) : Json(nullptr)}};
+  for (const auto& letter : page.letters) json["dead"].push_back(to_json(letter));
+  return json;
+}
+
+Json Api::dead_letter(std::int64_t number) const {
+  auto admin = open_admin(config_);
+  const auto dead = load(admin, number);
+  Json json = to_json(dead);
+  json["place"] = place(dead.summary.from, dead.summary.offset);
+  json["editable"] = nullptr;
+  try {
+    require_editable(dead);
+  } catch (const Refusal& refusal) {
+    json["editable"] = refusal.what();
+  }
+  return json;
+}
+
+Json Api::edit_dead(std::int64_t number, const Json& body) const {
+  DeadChanges changes;
+  if (body.contains("payload") && body["payload"].is_string()) changes.payload = body["payload"].get<std::string>();
+  for (const auto& header : body.value("headers", Json::array()))
+    changes.headers.push_back({header.at("name").get<std::string>(), header.at("value").get<std::string>()});
+  for (const auto& name : body.value("removed", Json::array())) changes.removed.push_back(name.get<std::string>());
+  auto admin = open_admin(config_);
+  const auto dead = load(admin, number);
+  require_editable(dead);
+  if (body.value("edits", -1) != dead.summary.edits)
+    throw Refusal(fmt::format("dead letter {} was edited meanwhile: open it again", number));
+  cli::edit_dead(admin, dead, changed(dead, changes), options_.by);
+  return {{"edited", number}, {"edits", dead.summary.edits + 1}};
+}
+
+Json Api::replay_preview(const Json& body) const {
+  const auto interval = rate_of(body);
+  const auto options = options_of(body);
+  auto admin = open_admin(config_);
+  const auto preview = preview_replay(admin, dead_filter(admin, options), options.reason.has_value(), interval);
+  Json json{{"would_replay", preview.published.letters},
+            {"seconds", interval ? Json(preview.seconds) : Json(nullptr)},
+            {"would_skip", Json::array()}};
+  for (const auto& [part, letters] : preview.left_out)
+    json["would_skip"].push_back({{"count", letters}, {"why", why_left_out(part.first, part.second)}});
+  return json;
+}
+
+Json Api::replay(const Json& body) {
+  const auto interval = rate_of(body);
+  const auto numbers = numbers_of(body);
+  if (numbers) {
+    job_.start(config_, static_cast<std::int64_t>(numbers->size()),
+               [numbers = *numbers, interval](Replayer& replayer) { replayer.some(numbers, interval); });
+    return job_.state();
+  }
+  const auto options = options_of(body);
+  if (options.reason == "forged")
+    throw UsageError("a forged message is replayed only by its number, after you have examined it");
+  const bool by_reason = options.reason.has_value();
+  auto admin = open_admin(config_);
+  const auto filter = dead_filter(admin, options);
+  const auto expected = preview_replay(admin, filter, by_reason, interval).published.letters;
+  job_.start(config_, expected,
+             [filter, by_reason, interval](Replayer& replayer) { replayer.all(filter, by_reason, interval); });
+  return job_.state();
+}
+
+}  // namespace turnstile::cli::dashboard

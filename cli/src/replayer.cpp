@@ -1,0 +1,324 @@
+#include "replayer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "command.hpp"
+#include "database.hpp"
+#include "settings.hpp"
+#include "text.hpp"
+#include "turnstile/dead_reason.hpp"
+#include "turnstile/kafka/broker.hpp"
+#include "turnstile/ports/record_not_stored.hpp"
+#include "turnstile/postgres/store.hpp"
+#include "turnstile/replay.hpp"
+#include "turnstile/sender.hpp"
+
+namespace turnstile::cli {
+
+namespace {
+
+bool is(const std::string& text, DeadReason reason) { return text == to_text(reason); }
+
+/// This dead letter cannot be published, and the text tells why. Others can.
+struct CannotBeSent : Error {
+  using Error::Error;
+};
+
+/// The broker may have this dead letter or not, and the text tells how to find out.
+struct InDoubt : BrokerError {
+  using BrokerError::BrokerError;
+};
+
+constexpr auto kLookUp = std::chrono::seconds(3);
+constexpr std::int64_t kPage = 100;
+
+/// It has run before, so it must not run again unless the operator insists.
+bool is_done(const postgres::DeadSummary& summary) { return is(summary.reason, DeadReason::duplicate); }
+
+/// Of the other records, the inbox knows by their numbers whether they have taken effect in the meantime.
+bool has_lost_its_number(const postgres::DeadSummary& summary) {
+  return is(summary.reason, DeadReason::outside_window) || is(summary.reason, DeadReason::no_session) ||
+         is(summary.reason, DeadReason::forged);
+}
+
+/// The consumed record, with its key, payload and headers, and with its original place.
+OwnedMessage republished(const postgres::DeadRecord& dead, std::int32_t partitions) {
+  OwnedMessage message = dead.record;
+  // It was replayed before and dead-lettered again, so its first place is another one.
+  const Message before(dead.record);
+  const auto earlier = before.header(kReplayedFrom);
+  if (earlier && !before.header(kFirstOrigin))
+    message.headers.push_back({std::string(kFirstOrigin), std::string(*earlier)});
+  std::erase_if(message.headers, [](const Header& header) {
+    return header.name == kReplayedFrom || header.name == kReplayedFor || header.name == kReplayToken ||
+           header.name == kDeaths;
+  });
+  message.headers.push_back(
+      {std::string(kReplayedFrom), to_string(TopicPartitionOffset{dead.summary.from.at, dead.summary.offset})});
+  message.headers.push_back({std::string(kReplayedFor), dead.summary.handler});
+  // The row has the headers from before this dead letter.
+  message.headers.push_back({std::string(kDeaths), std::to_string(deaths_of(before) + 1)});
+  const auto was_sent = [](const Header& header) { return header.name == kSentAt; };
+  if (message.timestamp != Timestamp{} && std::none_of(message.headers.begin(), message.headers.end(), was_sent))
+    message.headers.push_back({std::string(kSentAt), std::to_string(message.timestamp.time_since_epoch().count())});
+  // The same partition keeps it beside the other records of its key, for any partitioner of its producer.
+  if (message.partition >= partitions) message.partition = -1;
+  // The current time: with its old time the broker could delete the record at once.
+  message.timestamp = {};
+  return message;
+}
+
+/// What will happen to it again if nothing else has changed.
+std::string caution(const postgres::DeadSummary& summary) {
+  if (is(summary.reason, DeadReason::missing_id))
+    return "  (it has no id: it is refused again unless the topic's message_id was changed)";
+  if (is(summary.reason, DeadReason::killed_process))
+    return "  (unless its handler was fixed, it kills the process that runs it, and becomes a dead letter again)";
+  if (is(summary.reason, DeadReason::unknown))
+    return "  (it is refused again unless it was unparked: turnstile inbox unpark ID --handler NAME --rerun)";
+  if (is(summary.reason, DeadReason::duplicate) || is(summary.reason, DeadReason::mismatch)) {
+    return fmt::format(
+        "  (its id has taken effect: it is refused again unless the id is forgotten: turnstile inbox forget {} "
+        "--handler {} --yes; where the offset is the id, it runs)",
+        summary.id ? summary.id->text() : "ID", one_line(summary.handler, 60));
+  }
+  return "";
+}
+
+}  // namespace
+
+void require_last_replay(const postgres::DeadSummary& dead, const Decision& decided) {
+  if (!dead.replay_in_doubt) {
+    if (!decided.token()) return;
+    throw Refusal(fmt::format(
+        "dead letter {}: the replay {} is not in doubt any more; the letter {}", dead.number, *decided.token(),
+        dead.replayed_at ? "was replayed " + when(*dead.replayed_at) : "waits, and was not published by that replay"));
+  }
+  if (decided && decided.token() == dead.replay_token) return;
+  throw Refusal(fmt::format("dead letter {}: {}", dead.number, how_to_settle(dead)));
+}
+
+void require_replayable(const postgres::DeadSummary& dead, const Decision& again) {
+  require_last_replay(dead, again);
+  if (again) return;
+  if (dead.replayed_at) {
+    throw Refusal(fmt::format("dead letter {} was replayed already, {}; add --again to publish it once more",
+                              dead.number, when(*dead.replayed_at)));
+  }
+  if (is_done(dead)) {
+    throw Refusal(fmt::format(
+        "dead letter {} is a duplicate: its message has taken effect; add --again to publish it all the same",
+        dead.number));
+  }
+}
+
+Replayer::Replayer(const Config& config, bool again, Listener& listener)
+    : again_(again), listener_(listener), config_(config), admin_(open_admin(config)) {
+  auto settings = require_kafka(config);
+  settings.try_emplace("delivery.timeout.ms", "15000");
+  broker_ = kafka::open_broker(settings, nullptr);
+}
+
+void Replayer::all(postgres::DeadFilter filter, bool by_reason, std::optional<std::chrono::nanoseconds> interval) {
+  all_ = true;
+  filter.most = kPage;
+  // A running consumer makes new dead letters of replayed records. They wait for the next replay.
+  filter.up_to = admin_.newest_dead();
+  Pace pace(interval);
+  postgres::DeadPage page;
+  do {
+    page = admin_.dead(filter);
+    for (const auto& letter : page.letters) {
+      const auto part = replay_part(letter.reason, letter.replay_in_doubt, by_reason);
+      if (part == ReplayPart::published) {
+        if (!listener_.wait_until(pace.next(Pace::Clock::now()))) return;
+        replay_if_it_waits(letter.number);
+      } else {
+        listener_.left_out(part, letter.reason);
+      }
+      listener_.settled();
+    }
+    filter.after = page.next;
+  } while (page.next);
+}
+
+void Replayer::some(const std::vector<std::int64_t>& numbers, std::optional<std::chrono::nanoseconds> interval) {
+  all_ = true;
+  Pace pace(interval);
+  for (const auto number : numbers) {
+    if (!listener_.wait_until(pace.next(Pace::Clock::now()))) return;
+    const auto dead = admin_.load_dead(number);
+    if (!dead) {
+      listener_.cannot_be_sent(number, fmt::format("there is no dead letter {}", number));
+      continue;
+    }
+    try {
+      require_replayable(dead->summary, {});
+    } catch (const Refusal& e) {
+      listener_.cannot_be_sent(number, e.what());
+      continue;
+    }
+    publish_if_possible(*dead);
+    listener_.settled();
+  }
+}
+
+std::int32_t Replayer::partitions_of(const std::string& topic) {
+  if (const auto known = partitions_.find(topic); known != partitions_.end()) return known->second;
+  const auto info = broker_->describe(topic, kLookUp);
+  if (!info)
+    throw CannotBeSent(Code::topic_missing, fmt::format("topic {} does not exist: create it, then replay", topic));
+  return partitions_[topic] = info->partitions;
+}
+
+/// Another operator may have replayed it since the page was read.
+void Replayer::replay_if_it_waits(std::int64_t number) {
+  const auto dead = admin_.load_dead(number);
+  if (!dead || dead->summary.replayed_at) return;
+  if (dead->summary.replay_in_doubt) listener_.left_out(ReplayPart::in_doubt, dead->summary.reason);
+  else publish_if_possible(*dead);
+}
+
+/// A record that cannot be published does not block the others.
+void Replayer::publish_if_possible(const postgres::DeadRecord& dead) {
+  try {
+    publish(dead);
+  } catch (const CannotBeSent& e) {
+    listener_.cannot_be_sent(dead.summary.number, e.what());
+  } catch (const InDoubt& e) {
+    listener_.in_doubt(dead.summary.number, e.what());
+    static_cast<void>(still_answers(dead.summary.from.at.topic));
+  }
+}
+
+/// After the broker has refused a record: whether it would accept others. Throws BrokerError if it does not answer.
+bool Replayer::still_answers(const std::string& topic) const { return broker_->describe(topic, kLookUp).has_value(); }
+
+void Replayer::publish(const postgres::DeadRecord& dead) {
+  const auto& summary = dead.summary;
+  if (summary.from.at.topic.empty()) {
+    throw CannotBeSent(
+        Code::operation_refused,
+        fmt::format("dead letter {}: the table no longer knows its topic, and it cannot be sent back", summary.number));
+  }
+  if (dead.damage) {
+    throw CannotBeSent(
+        Code::operation_refused,
+        fmt::format(
+            "dead letter {}: {}. It is not sent, since it would not be the message that died; correct header_names, "
+            "header_values and record_timestamp in the table dead",
+            summary.number, *dead.damage));
+  }
+  if (!producer_) producer_ = broker_->open_producer();
+  OwnedMessage message = republished(dead, partitions_of(summary.from.at.topic));
+  const bool anew = is_numbered(message) && (has_lost_its_number(summary) || is_done(summary));
+  if (anew) number_anew(summary, message);
+  const TopicPartitionOffset place{summary.from.at, summary.offset};
+  const bool is_place = !anew && summary.id == id_of_place(place, dead.incarnation);
+  const std::shared_ptr<void> held = listener_.hold();
+  const auto sent = is_place ? send_known_by_place(summary, message) : send_known_by_id(summary, message);
+  if (!sent) {
+    listener_.was_faster(summary.number);
+    return;
+  }
+  const TopicPartitionOffset at{{summary.from.at.topic, sent->partition}, sent->offset};
+  listener_.sent(summary, at, anew ? "" : caution(summary));
+}
+
+/// The inbox rejects a second copy. Absent: another operator has replayed it in the meantime.
+std::optional<ports::BrokerProducer::Sent> Replayer::send_known_by_id(const postgres::DeadSummary& summary,
+                                                                      const OwnedMessage& message) {
+  ports::BrokerProducer::Sent sent;
+  try {
+    if (!admin_.mark_replayed(summary, [&] { sent = producer_->send(message); })) return std::nullopt;
+  } catch (const BrokerError& e) {
+    refuse(summary, e);
+  }
+  return sent;
+}
+
+/// The letter waits as before. With --all the others may still be published.
+void Replayer::refuse(const postgres::DeadSummary& summary, const BrokerError& e) const {
+  if (all_ && still_answers(summary.from.at.topic)) throw CannotBeSent(e.code(), e.what());
+  throw e;
+}
+
+/// A second copy would run. Absent: another operator has replayed it in the meantime.
+std::optional<ports::BrokerProducer::Sent> Replayer::send_known_by_place(const postgres::DeadSummary& summary,
+                                                                         OwnedMessage message) {
+  std::optional<ports::BrokerProducer::Sent> sent;
+  std::optional<ports::RecordNotStored> refusal;
+  std::string token;
+  try {
+    admin_.replay_once(summary, [&](const postgres::DeadSummary& begun) {
+      token = begun.replay_token.value_or("");
+      message.headers.push_back({std::string(kReplayToken), token});
+      try {
+        sent = send_or_doubt(begun, message);
+      } catch (const ports::RecordNotStored& e) {
+        refusal = e;
+      }
+      return sent.has_value();
+    });
+  } catch (const std::exception& e) {
+    if (!sent) throw;
+    const TopicPartitionOffset at{{summary.from.at.topic, sent->partition}, sent->offset};
+    throw StoreUnavailable(fmt::format(
+        "dead letter {} was published as {}, which could not be recorded. Once PostgreSQL is back: turnstile dlq "
+        "replay {} --done={} (the error: {})",
+        summary.number, to_string(at), summary.number, token, e.what()));
+  }
+  if (refusal) refuse(summary, *refusal);
+  return sent;
+}
+
+ports::BrokerProducer::Sent Replayer::send_or_doubt(const postgres::DeadSummary& begun, const OwnedMessage& message) {
+  try {
+    return producer_->send(message);
+  } catch (const ports::RecordNotStored&) {
+    throw;
+  } catch (const BrokerError& e) {
+    throw InDoubt(e.code(),
+                  fmt::format("dead letter {}: {} (the error: {})", begun.number, how_to_settle(begun), e.what()));
+  }
+}
+
+/// It gets a session of its own, which is always the same. A record that was dead-lettered several times, or replayed
+/// twice because of a crash, is therefore one request. A producer that forged a number must not make another
+/// producer's message a duplicate.
+void Replayer::number_anew(const postgres::DeadSummary& summary, OwnedMessage& message) {
+  if (!producers_) producers_ = postgres::open_store(require_postgres(config_))->producers();
+  const bool own = summary.id && !is(summary.reason, DeadReason::forged);
+  const std::string name = "turnstile dlq replay " + (own ? summary.id->text() : std::to_string(summary.number));
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const auto number = again_ ? std::chrono::duration_cast<std::chrono::milliseconds>(now).count() : 1;
+  std::erase_if(message.headers, [](const Header& header) { return header.name == kSentAt; });
+  stamp_request(message, producers_->open({.name = name, .id = MessageId::from(name)}), number);
+}
+
+ReplayPreview preview_replay(postgres::Admin& admin, postgres::DeadFilter filter, bool by_reason,
+                             std::optional<std::chrono::nanoseconds> interval) {
+  filter.most = 10'000;
+  ReplayPreview preview;
+  for (auto group : admin.dead_groups(filter, false).groups) {
+    if (group.in_doubt > 0) preview.left_out[{ReplayPart::in_doubt, ""}] += group.in_doubt;
+    group.count -= group.in_doubt;
+    const auto part = replay_part(group.reason, false, by_reason);
+    if (group.count == 0) continue;
+    if (part != ReplayPart::published) {
+      preview.left_out[{part, group.reason}] += group.count;
+    } else {
+      preview.published.letters += group.count;
+      preview.published.groups.push_back(std::move(group));
+    }
+  }
+  // The first one is published at once.
+  preview.seconds = std::chrono::duration<double>(interval.value_or(std::chrono::nanoseconds{0})).count() *
+                    static_cast<double>(std::max<std::int64_t>(preview.published.letters - 1, 0));
+  return preview;
+}
+
+}  // namespace turnstile::cli
