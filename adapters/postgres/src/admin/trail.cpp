@@ -14,7 +14,12 @@ const std::string kOutbox =
     "UNION ALL SELECT message_id, topic, 'scheduled', " +
     microseconds_of("written_at") + ", " + microseconds_of("due_at") +
     ", message_id <> $1::uuid FROM scheduled "
-    "WHERE message_id = $1::uuid OR written_at IN (SELECT seen_at FROM took) LIMIT 50";
+    "WHERE message_id = $1::uuid OR written_at IN (SELECT seen_at FROM took) "
+    "UNION ALL SELECT message_id, topic, "
+    "  CASE WHEN sent_at IS NOT NULL THEN 'sent for attempt ' WHEN due_at = 'infinity' THEN 'behind its key, for attempt ' "
+    "       ELSE 'stored for attempt ' END || attempts + 1, " +
+    microseconds_of("stored_at") + ", " + microseconds_of("CASE WHEN due_at < 'infinity' THEN due_at END") +
+    ", false FROM retry WHERE message_id = $1::uuid LIMIT 50";
 
 }  // namespace
 

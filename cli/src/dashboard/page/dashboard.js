@@ -436,7 +436,7 @@ async function lookUp(id) {
       if (letter.replayed_at) events.push([letter.replayed_at, "replayed", letter.handler, `dead letter ${letter.number}`]);
     }
     for (const reply of known.replies) events.push([reply.replied_at, "response stored", reply.handler, `${number(reply.bytes)} bytes`]);
-    for (const record of known.outbox) events.push([record.written_at, `outbox: ${record.state}`, "", `${record.id} to ${record.topic}${record.due_at ? `, due ${utc(record.due_at)}` : ""}${record.same_transaction ? " (of its transaction)" : ""}`]);
+    for (const record of known.outbox) events.push([record.written_at, record.state.includes("attempt") ? `retry: ${record.state}` : `outbox: ${record.state}`, "", `${record.id} to ${record.topic}${record.due_at ? `, due ${utc(record.due_at)}` : ""}${record.same_transaction ? " (of its transaction)" : ""}`]);
     events.sort((a, b) => a[0] < b[0] ? -1 : a[0] > b[0] ? 1 : 0);
     const topic = el("select", {}, ...known.topics.map((name) => el("option", { value: name }, name)));
     const since = el("input", { value: "1h ago", size: 18, "aria-label": "since" });
