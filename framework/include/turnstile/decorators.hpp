@@ -98,7 +98,8 @@ struct exponential {
 };
 /// See retry().
 struct retrying {
-  RetryPolicy policy;  ///< as given to retry()
+  /// As given to retry().
+  RetryPolicy policy;
   /// For delays from minutes to days. A failed message is stored in PostgreSQL, by the transaction that settles it, and
   /// comes back through the same handler, with the same id, limit and fence. By default, later messages with its key
   /// wait behind it, so the order of the key is kept. With DurableRetry::later_messages_pass they overtake it. Messages
