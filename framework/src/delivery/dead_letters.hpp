@@ -49,8 +49,8 @@ class DeadLetters {
     went_round,
     before,  ///< a row existed: this record was dead-lettered in an earlier run
   };
-  /// `back`: the record came back for this stored retry, which ends. Throws BrokerError, Fenced, StoreUnavailable, StoreBusy and SqlError. After an exception the message must not be
-  /// settled.
+  /// `back`: the record came back for this stored retry, which ends. Throws BrokerError, Fenced, StoreUnavailable,
+  /// StoreBusy and SqlError. After an exception the message must not be settled.
   Kept keep(const Message& message, const std::optional<MessageId>& id, const OwnedPartition& place,
             const TopicPlan& plan, HandlerId handler, const DeadLetter& letter,
             const std::optional<ports::RetryRef>& back = {});
