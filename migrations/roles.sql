@@ -29,6 +29,15 @@ GRANT SELECT, INSERT, UPDATE (due_at), DELETE ON :"schema".scheduled TO :"role";
 GRANT SELECT, INSERT, UPDATE (attempts, due_at, sent_at, error), DELETE ON :"schema".retry TO :"role";
 GRANT EXECUTE ON FUNCTION :"schema".lock_retry_key(smallint, bytea) TO :"role";
 GRANT EXECUTE ON FUNCTION :"schema".take_back_id(smallint, uuid) TO :"role";
+GRANT EXECUTE ON FUNCTION :"schema".take_back_ids(smallint, uuid[]) TO :"role";
+GRANT EXECUTE ON FUNCTION :"schema".lock_retries(smallint, bigint[], bigint[], uuid[]) TO :"role";
+GRANT EXECUTE ON FUNCTION :"schema".stored_retries(smallint, uuid[]) TO :"role";
+GRANT EXECUTE ON FUNCTION :"schema".keys_with_retries(smallint, bytea[]) TO :"role";
+GRANT EXECUTE ON FUNCTION :"schema".lock_retry_keys(smallint, bytea[]) TO :"role";
+GRANT EXECUTE ON FUNCTION :"schema".add_retries(smallint, uuid[], integer, integer, bigint[], bigint[], bigint[], boolean, bigint[], text, integer, bytea[], bytea[], bytea[], bytea[], bigint[], bigint[], bytea[]) TO :"role";
+GRANT EXECUTE ON FUNCTION :"schema".defer_retries(smallint, bigint[], bigint[], bigint[], bigint[], bytea[], bigint[]) TO :"role";
+GRANT EXECUTE ON FUNCTION :"schema".end_retries(smallint, bigint[], bigint[]) TO :"role";
+GRANT EXECUTE ON FUNCTION :"schema".release_retries(bigint[], bigint) TO :"role";
 GRANT SELECT, UPDATE (owner, fence, expires_at) ON :"schema".outbox_relay TO :"role";
 -- The purge: the functions decide which ids are old enough to delete, not their callers.
 GRANT SELECT ON :"schema".kept TO :"role";

@@ -64,9 +64,7 @@ class BlindSession final : public ports::InboxSession {
     return inner_->retry_turns(questions);
   }
   bool undo_message() noexcept override { return inner_->undo_message(); }
-  void take_back(const MessageId& id) override { inner_->take_back(id); }
-  void defer_retry(const ports::DeferredRetry& retry) override { inner_->defer_retry(retry); }
-  void end_retry(const ports::RetryRef& retry) override { inner_->end_retry(retry); }
+  void write_retries(const ports::RetryChanges& changes) override { inner_->write_retries(changes); }
   void commit() override { inner_->commit(); }
   void rollback() noexcept override { inner_->rollback(); }
   ports::Standing standing() noexcept override { return inner_->standing(); }

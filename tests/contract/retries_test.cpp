@@ -34,18 +34,24 @@ class RetriesContract : public InboxContract {
     }
     return std::nullopt;
   }
+  static void write_deferred(ports::InboxSession& session, const ports::DeferredRetry& retry) {
+    session.write_retries({.taken_back = {}, .deferred = {retry}, .settled = {}});
+  }
+  static void write_settled(ports::InboxSession& session, const ports::RetryRef& back) {
+    session.write_retries({.taken_back = {}, .deferred = {}, .settled = {back}});
+  }
   /// A transaction that stores the message, and an effect that must not be left over.
   void defer(const std::string& id, const std::string& key, std::chrono::milliseconds delay = 0ms,
              const std::optional<ports::RetryRef>& back = {}, bool in_order = true) {
     const auto session = store().open_session();
     ASSERT_EQ(admit(*session, {id}), "f");
-    session->defer_retry({.id = MessageId::from(id),
-                          .back = back,
-                          .record = record(id, key),
-                          .attempts = back ? back->attempts + 1 : 1,
-                          .delay = delay,
-                          .in_order = in_order,
-                          .error = "the provider is down"});
+    write_deferred(*session, {.id = MessageId::from(id),
+                              .back = back,
+                              .record = record(id, key),
+                              .attempts = back ? back->attempts + 1 : 1,
+                              .delay = delay,
+                              .in_order = in_order,
+                              .error = "the provider is down"});
     session->commit();
   }
   RetryTurn turn(const std::string& id, const std::optional<ports::RetryRef>& back = {},
@@ -57,7 +63,7 @@ class RetriesContract : public InboxContract {
   void settle(const std::string& id, const ports::RetryRef& back) {
     const auto session = store().open_session();
     ASSERT_EQ(admit(*session, {id}), "f");
-    session->end_retry(back);
+    write_settled(*session, back);
     session->commit();
   }
   /// What the relay sends now.
@@ -78,7 +84,26 @@ class RetriesContract : public InboxContract {
   std::optional<ports::RetryRef> send_one() {
     const auto sent = send();
     EXPECT_THAT(sent, SizeIs(1));
-    return sent.empty() ? std::nullopt : ports::RetryRef::parse(header(sent[0], kRetry).value_or(""));
+    return sent.empty() ? std::nullopt : ref_of(sent[0]);
+  }
+  static std::optional<ports::RetryRef> ref_of(const OwnedMessage& message) {
+    return ports::RetryRef::parse(header(message, kRetry).value_or(""));
+  }
+  static std::vector<std::string> payloads_of(const std::vector<OwnedMessage>& messages) {
+    std::vector<std::string> payloads;
+    for (const auto& message : messages) payloads.push_back(message.payload.value_or(""));
+    return payloads;
+  }
+  /// It waits only for its key.
+  void put_back(const std::string& id, const ports::RetryRef& back) {
+    const auto session = store().open_session();
+    ASSERT_EQ(admit(*session, {id}), "f");
+    write_deferred(*session, {.id = MessageId::from(id),
+                              .back = back,
+                              .record = record(id, "k"),
+                              .attempts = back.attempts,
+                              .in_order = true});
+    session->commit();
   }
 };
 
@@ -130,7 +155,7 @@ TEST_P(RetriesContract, a_record_of_an_earlier_attempt_is_over) {
   // Neither a late end nor a late deferral of the first attempt changes the row.
   const auto session = store().open_session();
   admit(*session, {"a"});
-  session->end_retry(*first);
+  write_settled(*session, *first);
   session->rollback();
   defer("a", "k", 0ms, first);
   EXPECT_EQ(turn("a", second), RetryTurn::runs);
@@ -159,10 +184,124 @@ TEST_P(RetriesContract, later_messages_of_a_key_wait_until_it_is_settled) {
       ports::RetryRef::parse(header(*payloads.front().c_str() == 'a' ? sent[0] : sent[1], kRetry).value());
   EXPECT_THAT(send(), IsEmpty());
   settle("a", *back);
-  const auto next = send();
-  ASSERT_THAT(next, SizeIs(1));
-  EXPECT_EQ(next[0].payload, "b");
+  EXPECT_THAT(payloads_of(send()), ElementsAre("b", "c"));
   EXPECT_THAT(send(), IsEmpty());
+}
+
+TEST_P(RetriesContract, each_success_doubles_the_messages_of_a_key_that_are_under_way) {
+  for (const char* id : {"a", "b", "c", "d", "e", "f", "g", "h"}) defer(id, "k");
+  const auto a = send_one();
+  settle("a", *a);
+  const auto second = send();
+  EXPECT_THAT(payloads_of(second), ElementsAre("b", "c"));
+  for (const auto& message : second) settle(*message.payload, *ref_of(message));
+  EXPECT_THAT(payloads_of(send()), ElementsAre("d", "e", "f", "g"));
+}
+
+TEST_P(RetriesContract, a_message_that_comes_back_does_not_overtake_an_earlier_one_that_failed_again) {
+  for (const char* id : {"a", "b", "c", "d"}) defer(id, "k");
+  settle("a", *send_one());
+  const auto sent = send();
+  ASSERT_THAT(payloads_of(sent), ElementsAre("b", "c"));
+  const auto b = ref_of(sent[0]), c = ref_of(sent[1]);
+  EXPECT_EQ(turn("c", c, "k"), RetryTurn::behind);
+  {  // in one transaction with the earlier one, it may run after it
+    const auto session = store().open_session();
+    ASSERT_EQ(admit(*session, {"b", "c"}), "ff");
+    EXPECT_THAT(session->retry_turns(
+                    std::vector<ports::RetryQuestion>{{MessageId::from("b"), b, "k"}, {MessageId::from("c"), c, "k"}}),
+                ElementsAre(RetryTurn::runs, RetryTurn::runs));
+  }
+  defer("b", "k", 0ms, b);
+  EXPECT_EQ(turn("c", c, "k"), RetryTurn::behind);
+  put_back("c", *c);
+  EXPECT_EQ(turn("c", c, "k"), RetryTurn::over);
+  const auto again = send();
+  ASSERT_THAT(payloads_of(again), ElementsAre("b"));
+  settle("b", *ref_of(again[0]));
+  const auto last = send();
+  EXPECT_THAT(payloads_of(last), ElementsAre("c", "d"));
+  EXPECT_EQ(ref_of(last[0]), c) << "the attempts of a message that only waited";
+}
+
+TEST_P(RetriesContract, a_message_that_is_put_back_when_none_is_before_it_any_more_is_due) {
+  for (const char* id : {"a", "b", "c"}) defer(id, "k");
+  settle("a", *send_one());
+  const auto sent = send();
+  ASSERT_THAT(payloads_of(sent), ElementsAre("b", "c"));
+  const auto session = store().open_session();
+  ASSERT_EQ(admit(*session, {"c"}), "f");
+  EXPECT_THAT(session->retry_turns(std::vector<ports::RetryQuestion>{{MessageId::from("c"), ref_of(sent[1]), "k"}}),
+              ElementsAre(RetryTurn::behind));
+  settle("b", *ref_of(sent[0]));
+  write_deferred(*session, {.id = MessageId::from("c"),
+                            .back = ref_of(sent[1]),
+                            .record = record("c", "k"),
+                            .attempts = 1,
+                            .in_order = true});
+  session->commit();
+  EXPECT_THAT(payloads_of(send()), ElementsAre("c"));
+}
+
+TEST_P(RetriesContract, no_message_waits_for_one_that_was_not_stored) {
+  defer("a", "other");
+  const auto session = store().open_session();
+  ASSERT_EQ(admit(*session, {"a", "b", "c"}), "fff");
+  session->write_retries(
+      {.taken_back = {},
+       .deferred = {{.id = MessageId::from("a"), .record = record("a", "k"), .attempts = 1, .in_order = true},
+                    {.id = MessageId::from("b"), .record = record("b", "k"), .attempts = 1, .in_order = true},
+                    {.id = MessageId::from("c"), .record = record("c", "k"), .attempts = 1, .in_order = true}},
+       .settled = {}});
+  session->commit();
+  EXPECT_THAT(payloads_of(send()), ::testing::UnorderedElementsAre("a", "b"));
+  EXPECT_EQ(turn("c"), RetryTurn::stored);
+}
+
+TEST_P(RetriesContract, messages_that_are_stored_together_keep_their_own_headers_and_order) {
+  const auto session = store().open_session();
+  ASSERT_EQ(admit(*session, {"a", "b", "c"}), "fff");
+  auto bare = record("b", "other");
+  bare.headers.clear();
+  bare.key.reset();
+  session->write_retries(
+      {.taken_back = {},
+       .deferred = {{.id = MessageId::from("a"), .record = record("a", "k"), .attempts = 1, .in_order = true},
+                    {.id = MessageId::from("b"), .record = bare, .attempts = 2, .in_order = true},
+                    {.id = MessageId::from("c"), .record = record("c", "k"), .attempts = 1, .in_order = true}},
+       .settled = {}});
+  session->commit();
+  auto sent = send();
+  ASSERT_THAT(payloads_of(sent), ::testing::UnorderedElementsAre("a", "b")) << "c is behind a";
+  if (sent[0].payload == "b") std::swap(sent[0], sent[1]);
+  EXPECT_EQ(header(sent[0], "message-id"), "a");
+  EXPECT_THAT(sent[0].headers, ::testing::Contains(Header{"null", std::nullopt}));
+  EXPECT_FALSE(sent[1].key);
+  EXPECT_EQ(ref_of(sent[1])->attempts, 2);
+  settle("a", *ref_of(sent[0]));
+  const auto last = send();
+  ASSERT_THAT(payloads_of(last), ElementsAre("c"));
+  EXPECT_EQ(header(last[0], "message-id"), "c");
+}
+
+TEST_P(RetriesContract, a_failure_keeps_its_delay_if_the_message_before_it_is_settled_with_it) {
+  for (const char* id : {"a", "b", "c", "d"}) defer(id, "k");
+  settle("a", *send_one());
+  const auto sent = send();
+  ASSERT_THAT(payloads_of(sent), ElementsAre("b", "c"));
+  const auto session = store().open_session();
+  ASSERT_EQ(admit(*session, {"b", "c"}), "ff");
+  session->write_retries({.taken_back = {},
+                          .deferred = {{.id = MessageId::from("c"),
+                                        .back = ref_of(sent[1]),
+                                        .record = record("c", "k"),
+                                        .attempts = 2,
+                                        .delay = 1h,
+                                        .in_order = true}},
+                          .settled = {*ref_of(sent[0])}});
+  session->commit();
+  EXPECT_THAT(send(), IsEmpty()) << "c waits, and d behind it";
+  EXPECT_EQ(turn("d", {}, "k"), RetryTurn::stored);
 }
 
 TEST_P(RetriesContract, later_messages_pass_a_message_that_is_not_in_order) {
@@ -186,8 +325,9 @@ TEST_P(RetriesContract, a_rollback_stores_and_ends_nothing) {
   const auto back = send_one();
   const auto session = store().open_session();
   admit(*session, {"a", "b"});
-  session->end_retry(*back);
-  session->defer_retry({.id = MessageId::from("b"), .record = record("b", "k"), .attempts = 1});
+  session->write_retries({.taken_back = {},
+                          .deferred = {{.id = MessageId::from("b"), .record = record("b", "k"), .attempts = 1}},
+                          .settled = {*back}});
   session->rollback();
   EXPECT_EQ(turn("a", back), RetryTurn::runs);
   EXPECT_EQ(turn("b"), RetryTurn::runs);
@@ -217,9 +357,9 @@ TEST_P(RetriesContract, two_transactions_that_store_a_key_leave_one_of_them_due)
   const Fence other = claim(1);
   admit(*first, {"a"});
   ASSERT_EQ(admit(*second, scope(other), entries({"b"})), "f");
-  first->defer_retry({.id = MessageId::from("a"), .record = record("a", "k"), .attempts = 1, .in_order = true});
+  write_deferred(*first, {.id = MessageId::from("a"), .record = record("a", "k"), .attempts = 1, .in_order = true});
   first->commit();
-  second->defer_retry({.id = MessageId::from("b"), .record = record("b", "k"), .attempts = 1, .in_order = true});
+  write_deferred(*second, {.id = MessageId::from("b"), .record = record("b", "k"), .attempts = 1, .in_order = true});
   second->commit();
   EXPECT_THAT(send(), SizeIs(1));
 }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "inbox_state.hpp"
 #include "turnstile/error.hpp"
@@ -13,20 +14,26 @@ RetryRow* MemoryInbox::State::find_retry(HandlerId handler, const ports::RetryRe
   return expected ? &row->second : nullptr;
 }
 
-bool MemoryInbox::State::is_key_stored(HandlerId handler, std::string_view key) const {
-  return std::any_of(retries.begin(), retries.end(), [&](const auto& entry) {
+bool MemoryInbox::State::is_key_stored(HandlerId handler, std::string_view key, std::int64_t below,
+                                       const std::set<std::int64_t>& except) const {
+  return std::any_of(retries.begin(), retries.lower_bound(below), [&](const auto& entry) {
     const RetryRow& row = entry.second;
-    return row.handler == handler && row.in_order && row.record.key == key;
+    return row.handler == handler && row.in_order && row.record.key == key && !except.contains(entry.first);
   });
 }
 
-void MemoryInbox::State::add_retry(HandlerId handler, const ports::DeferredRetry& retry) {
+void MemoryInbox::State::add_retry(HandlerId handler, const ports::DeferredRetry& retry,
+                                   const std::vector<ports::RetryRef>& settled) {
   const Timestamp due = now() + retry.delay;
   if (retry.back) {
     RetryRow* const row = find_retry(handler, *retry.back);
     if (row == nullptr) return;
+    std::set<std::int64_t> gone;
+    for (const auto& ref : settled) gone.insert(ref.number);
     row->attempts = retry.attempts;
-    row->due = due;
+    row->due = row->in_order && row->record.key && is_key_stored(handler, *row->record.key, retry.back->number, gone)
+                   ? std::nullopt
+                   : std::optional(due);
     row->sent = false;
     row->error = retry.error;
     return;
@@ -51,10 +58,14 @@ void MemoryInbox::State::end_retry(HandlerId handler, const ports::RetryRef& ref
   const RetryRow gone = *row;
   retries.erase(ref.number);
   if (!gone.in_order || !gone.record.key) return;
+  bool is_first = true;
+  int promoted = 0;
   for (auto& [number, next] : retries) {
     if (next.handler != handler || !next.in_order || next.record.key != gone.record.key) continue;
-    if (!next.due) next.due = now();
-    return;
+    if (std::exchange(is_first, false) && next.due && *next.due > now()) return;  // it waits for its next attempt
+    if (next.due) continue;
+    next.due = now();
+    if (++promoted == 2) return;
   }
 }
 
@@ -91,15 +102,26 @@ std::vector<ports::RetryTurn> MemorySession::retry_turns(std::span<const ports::
   require_open();
   Lock lock(state_->mutex);
   check_still_there(lock);
+  std::set<std::int64_t> back;
+  const auto expected = [&](const ports::RetryQuestion& question) {
+    const RetryRow* const row = question.back ? state_->find_retry(scope_.handler, *question.back) : nullptr;
+    return row != nullptr && row->id == question.id ? row : nullptr;
+  };
+  for (const auto& question : questions) {
+    if (expected(question) != nullptr) back.insert(question.back->number);
+  }
   std::vector<ports::RetryTurn> turns;
   for (const auto& question : questions) {
     const bool is_stored = std::any_of(state_->retries.begin(), state_->retries.end(), [&](const auto& entry) {
       return entry.second.handler == scope_.handler && entry.second.id == question.id;
     });
     if (question.back) {
-      const RetryRow* const row = state_->find_retry(scope_.handler, *question.back);
-      const bool expected = row != nullptr && row->id == question.id;
-      turns.push_back(expected ? ports::RetryTurn::runs : ports::RetryTurn::over);
+      const RetryRow* const row = expected(question);
+      const bool behind = row != nullptr && row->in_order && row->record.key &&
+                          state_->is_key_stored(scope_.handler, *row->record.key, question.back->number, back);
+      turns.push_back(row == nullptr ? ports::RetryTurn::over
+                      : behind       ? ports::RetryTurn::behind
+                                     : ports::RetryTurn::runs);
     } else if (is_stored) {
       turns.push_back(ports::RetryTurn::stored);
     } else {
@@ -110,21 +132,10 @@ std::vector<ports::RetryTurn> MemorySession::retry_turns(std::span<const ports::
   return turns;
 }
 
-void MemorySession::defer_retry(const ports::DeferredRetry& retry) {
+void MemorySession::write_retries(const ports::RetryChanges& changes) {
   require_open();
-  if (!scope_.fence) throw Error(Code::api_misused, "defer_retry() needs a transaction with a fence");
-  taken_back_.push_back(retry.id);
-  retries_.push_back(retry);
-}
-
-void MemorySession::take_back(const MessageId& id) {
-  require_open();
-  taken_back_.push_back(id);
-}
-
-void MemorySession::end_retry(const ports::RetryRef& retry) {
-  require_open();
-  ended_retries_.push_back(retry);
+  if (!scope_.fence) throw Error(Code::api_misused, "write_retries() needs a transaction with a fence");
+  retries_ = changes;
 }
 
 }  // namespace turnstile::testing

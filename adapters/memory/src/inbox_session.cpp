@@ -291,9 +291,7 @@ void MemorySession::end(bool commit) noexcept {
   requests_.clear();
   responses_.clear();
   published_.clear();
-  retries_.clear();
-  taken_back_.clear();
-  ended_retries_.clear();
+  retries_ = {};
   done_.clear();
   deferred_.clear();
   failure_ = nullptr;
@@ -302,7 +300,9 @@ void MemorySession::end(bool commit) noexcept {
 /// Call it with the mutex held.
 void MemorySession::end_in_state(bool commit) {
   const auto is_taken_back = [&](const MessageId& id) {
-    return std::find(taken_back_.begin(), taken_back_.end(), id) != taken_back_.end();
+    return std::find(retries_.taken_back.begin(), retries_.taken_back.end(), id) != retries_.taken_back.end() ||
+           std::any_of(retries_.deferred.begin(), retries_.deferred.end(),
+                       [&](const auto& retry) { return retry.id == id; });
   };
   for (auto& [key, fingerprint] : mine_) {
     state_->pending.erase(key);
@@ -312,8 +312,8 @@ void MemorySession::end_in_state(bool commit) {
   if (commit) {
     for (auto& [key, body] : responses_) state_->responses[key] = std::move(body);
     for (ports::OutboxRecord& published : published_) state_->put_out(std::move(published));
-    for (const auto& retry : retries_) state_->add_retry(scope_.handler, retry);
-    for (const auto& ref : ended_retries_) state_->end_retry(scope_.handler, ref);
+    for (const auto& retry : retries_.deferred) state_->add_retry(scope_.handler, retry, retries_.settled);
+    for (const auto& ref : retries_.settled) state_->end_retry(scope_.handler, ref);
     state_->committed.insert(state_->committed.end(), done_.begin(), done_.end());
   }
   ++(commit ? state_->commits : state_->rollbacks);

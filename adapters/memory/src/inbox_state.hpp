@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -153,8 +154,12 @@ struct MemoryInbox::State : Tables {
   void put_out(ports::OutboxRecord record);
   // Stored retries (inbox_retries.cpp). Call them with the mutex held.
   RetryRow* find_retry(HandlerId handler, const ports::RetryRef& ref);
-  bool is_key_stored(HandlerId handler, std::string_view key) const;
-  void add_retry(HandlerId handler, const ports::DeferredRetry& retry);
+  /// Whether a message of the key is stored, with a number below this one, that is not in `except`.
+  bool is_key_stored(HandlerId handler, std::string_view key,
+                     std::int64_t below = std::numeric_limits<std::int64_t>::max(),
+                     const std::set<std::int64_t>& except = {}) const;
+  /// The rows of `settled` end in the same transaction.
+  void add_retry(HandlerId handler, const ports::DeferredRetry& retry, const std::vector<ports::RetryRef>& settled);
   void end_retry(HandlerId handler, const ports::RetryRef& ref);
   /// The number of moved records.
   std::size_t release_retries(std::span<const ports::OutboxShard> shards, std::size_t most);
@@ -185,9 +190,7 @@ class MemorySession final : public ports::InboxSession, public Transaction {
   void respond(const MessageId& id, std::string_view body) override;
   void publish(const OwnedMessage& message, const MessageId& id) override;
   std::vector<ports::RetryTurn> retry_turns(std::span<const ports::RetryQuestion> questions) override;
-  void take_back(const MessageId& id) override;
-  void defer_retry(const ports::DeferredRetry& retry) override;
-  void end_retry(const ports::RetryRef& retry) override;
+  void write_retries(const ports::RetryChanges& changes) override;
   void commit() override;
   void rollback() noexcept override;
   ports::Standing standing() noexcept override;
@@ -236,9 +239,7 @@ class MemorySession final : public ports::InboxSession, public Transaction {
   std::map<MessageId, ports::Request> requests_;  ///< of the batch, if producers number them
   std::map<InboxKey, std::string> responses_;
   std::vector<ports::OutboxRecord> published_;
-  std::vector<ports::DeferredRetry> retries_;
-  std::vector<MessageId> taken_back_;
-  std::vector<ports::RetryRef> ended_retries_;
+  ports::RetryChanges retries_;
   std::vector<Statement> done_;
   std::vector<Statement> deferred_;
   std::size_t message_ = 0;

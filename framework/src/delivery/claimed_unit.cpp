@@ -177,7 +177,7 @@ void ClaimedUnit::record() {
   }
   if (!held) record_later(settles);
   waiting_.reset();
-  if (published && unit_.services().on_published) unit_.services().on_published();
+  if (published && unit_.services().bell.published) unit_.services().bell.published();
   ends_.clear();
   ended_.clear();
 }

@@ -195,7 +195,7 @@ void LeasedRun::answer_again() {
     unit_.session().commit();  // if it is in doubt, all of this is repeated; a reply that is sent twice has the same id
   });
   if (!failure) {
-    if (sent > 0 && unit_.services().on_published) unit_.services().on_published();
+    if (sent > 0 && unit_.services().bell.published) unit_.services().bell.published();
     return;
   }
   unit_.session().rollback();

@@ -29,7 +29,15 @@ OwnedMessage record_to_store(const Message& message) {
 bool is_fresh(const UnitItem& item) { return item.admission == ports::Admission::fresh; }
 
 /// It came back, and its row is the one that the transaction has locked.
-bool has_row(const UnitItem& item) { return item.back && item.turn == RetryTurn::runs; }
+bool has_row(const UnitItem& item) {
+  return item.back && (item.turn == RetryTurn::runs || item.turn == RetryTurn::behind);
+}
+
+/// How often its handler has failed.
+int attempts_of(const UnitItem& item) {
+  if (item.deferral->delay.count() > 0) return item.attempt();
+  return item.back ? item.back->attempts : 0;
+}
 
 bool any_back(const Items& items) {
   return std::any_of(items.begin(), items.end(), [](const UnitItem* item) { return item->back.has_value(); });
@@ -62,7 +70,7 @@ void StoredRetries::ask(const Items& items) {
   for (UnitItem* const item : items) {
     if (!is_fresh(*item) && !item->back) continue;
     asked.push_back(item);
-    questions.push_back({*item->id, item->back, waits() && !item->back ? item->message().key() : std::nullopt});
+    questions.push_back({*item->id, item->back, waits() ? item->message().key() : std::nullopt});
   }
   if (asked.empty()) return;
   const auto turns = unit_.session().retry_turns(questions);
@@ -74,7 +82,7 @@ void StoredRetries::ask(const Items& items) {
 
 bool StoredRetries::runs(UnitItem& item) {
   if (item.turn != RetryTurn::runs) return false;
-  if (item.back || keys_.empty() || !item.message().key() || !keys_.contains(*item.message().key())) return true;
+  if (keys_.empty() || !item.message().key() || !keys_.contains(*item.message().key())) return true;
   defer(item, milliseconds(0), kBehind);
   return false;
 }
@@ -98,23 +106,36 @@ bool StoredRetries::need_commit(const Items& items) {
 }
 
 void StoredRetries::write(const Items& items) {
-  ports::InboxSession& session = unit_.session();
+  ports::RetryChanges changes;
   for (UnitItem* const item : items) {
     if (item->deferral) {
-      session.defer_retry({.id = *item->id,
-                           .back = has_row(*item) ? item->back : std::nullopt,
-                           .record = record_to_store(item->message()),
-                           .incarnation = unit_.place().incarnation,
-                           .attempts = item->deferral->delay.count() > 0 ? item->attempt() : 0,
-                           .delay = item->deferral->delay,
-                           .in_order = waits(),
-                           .error = item->deferral->why});
+      changes.deferred.push_back({.id = *item->id,
+                                  .back = has_row(*item) ? item->back : std::nullopt,
+                                  .record = record_to_store(item->message()),
+                                  .incarnation = unit_.place().incarnation,
+                                  .attempts = attempts_of(*item),
+                                  .delay = item->deferral->delay,
+                                  .in_order = waits(),
+                                  .error = item->deferral->why});
     } else if (is_fresh(*item) && item->turn != RetryTurn::runs) {
-      session.take_back(*item->id);
+      changes.taken_back.push_back(*item->id);
     } else if (has_row(*item)) {
-      session.end_retry(*item->back);
+      changes.settled.push_back(*item->back);
     }
   }
+  if (!changes.taken_back.empty() || !changes.deferred.empty() || !changes.settled.empty())
+    unit_.session().write_retries(changes);
+}
+
+void StoredRetries::ring(const Items& items) {
+  if (!unit_.services().bell.stored) return;
+  std::optional<milliseconds> after;
+  for (const UnitItem* const item : items) {
+    if (!item->deferral && !has_row(*item)) continue;
+    const milliseconds delay = item->deferral ? item->deferral->delay : milliseconds(0);
+    after = std::min(after.value_or(delay), delay);
+  }
+  if (after) unit_.services().bell.stored(*after);
 }
 
 std::optional<Failure> StoredRetries::store(UnitItem& item, milliseconds delay, const std::string& why) {
@@ -128,7 +149,10 @@ std::optional<Failure> StoredRetries::store(UnitItem& item, milliseconds delay, 
     unit_.session().commit();
     TURNSTILE_FAILPOINT("after-retry-stored");
   });
-  if (!failure) return std::nullopt;
+  if (!failure) {
+    ring(one);
+    return std::nullopt;
+  }
   unit_.session().rollback();
   // The handler is not to blame: the statements are Turnstile's own.
   if (failure->kind == Failure::Kind::failed) failure->kind = Failure::Kind::busy;

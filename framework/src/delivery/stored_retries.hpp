@@ -32,6 +32,8 @@ class StoredRetries {
   /// Before the commit: stores the messages with a later attempt, and ends the stored retries of the others. Throws what
   /// the session throws.
   void write(const Items& items);
+  /// After the commit: the relay learns when the first of the stored messages is due.
+  void ring(const Items& items);
 
   /// Stores an item that has failed alone, in a transaction of its own. After a failure it is not stored. If it is not
   /// fresh, it is not stored either.
@@ -42,7 +44,7 @@ class StoredRetries {
   void defer(UnitItem& item, std::chrono::milliseconds delay, const std::string& why);
 
   Unit& unit_;
-  std::set<std::string_view> keys_;  ///< of items that this transaction stores, if later messages wait
+  std::set<std::string_view> keys_;  ///< of messages that stay stored in this transaction, if later messages wait
 };
 
 }  // namespace turnstile::detail

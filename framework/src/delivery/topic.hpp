@@ -21,6 +21,12 @@
 
 namespace turnstile::detail {
 
+/// Wakes up the relay of this process. Workers call it after a commit. Any of them may be empty.
+struct RelayBell {
+  std::function<void()> published{};                        ///< something was added to the outbox
+  std::function<void(std::chrono::milliseconds)> stored{};  ///< a stored retry is due after this time
+};
+
 struct TopicServices {
   std::shared_ptr<ports::Store> store;            ///< null if the mode has no store
   std::shared_ptr<HandlerRetention> retention{};  ///< how far back ids are stored; null without a store
@@ -33,8 +39,7 @@ struct TopicServices {
   std::shared_ptr<Tracer> tracer{};  ///< null: there are no traces
   std::chrono::milliseconds lock_timeout{5'000};
   std::chrono::milliseconds idle_timeout{30'000};
-  /// Called on a worker's thread after something was committed to the outbox. May be empty.
-  std::function<void()> on_published{};
+  RelayBell bell{};
   /// True: with `duplicates = "raise"` the caller throws Duplicate itself, so a duplicate is not dead-lettered.
   bool caller_raises = false;
 };

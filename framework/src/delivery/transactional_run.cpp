@@ -194,7 +194,8 @@ std::optional<Failure> TransactionalRun::commit(const Items& items, const Items&
     failure->by_handler =
         failure->kind == Kind::busy || (failure->kind == Kind::unavailable && is_lost(session().standing()));
   }
-  if (published_ > 0 && unit_.services().on_published) unit_.services().on_published();
+  if (published_ > 0 && unit_.services().bell.published) unit_.services().bell.published();
+  if (!failure) retries_.ring(items);
   TURNSTILE_FAILPOINT("after-commit");
   return failure;
 }

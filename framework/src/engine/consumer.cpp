@@ -139,7 +139,7 @@ void Consumer::run_until_stopped() {
   const AdminView view{.status = [this] { return status(); }, .settings = [this] { return explain(); }};
   const auto admin = spec.backends.serve ? spec.backends.serve(view) : nullptr;
   const auto relay = detail::make_relay(spec, run_log);
-  auto topics = detail::build_topics(spec, run_log, false, [relay] { relay->ring(); });
+  auto topics = detail::build_topics(spec, run_log, false, detail::bell_of(relay));
   detail::EngineSettings settings{.consumer = spec.config.consumer,
                                   .group = spec.config.group(),
                                   .workers = detail::worker_count(spec.config, topics),

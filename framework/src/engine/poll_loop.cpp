@@ -25,10 +25,7 @@ void PollLoopState::build() {
         "[admin] listen has no effect: a PollLoop has no admin endpoint. For metrics, observe the topics with "
         "turnstile/prometheus/metrics.hpp, and expose them from the program");
   relay = make_relay(spec, run_log);
-  const auto ring = [relay = relay] {
-    if (relay) relay->ring();
-  };
-  auto built_topics = build_topics(spec, run_log, true, ring);
+  auto built_topics = build_topics(spec, run_log, true, bell_of(relay));
   auto kept = retained(built_topics);
   auto producers = numbering_producers(built_topics);
   const bool stores = need_store(built_topics);

@@ -222,8 +222,14 @@ std::shared_ptr<Relay> make_relay(const ConsumerSpec& spec, const std::shared_pt
       [broker = broker] { return broker->open_sender(); }, run_log);
 }
 
+RelayBell bell_of(const std::shared_ptr<Relay>& relay) {
+  if (!relay) return {};
+  return {.published = [relay] { relay->ring(); },
+          .stored = [relay](std::chrono::milliseconds after) { relay->ring_when_due(after); }};
+}
+
 std::vector<std::unique_ptr<TopicState>> build_topics(ConsumerSpec spec, std::shared_ptr<const RunLog> run_log,
-                                                      bool caller_raises, std::function<void()> on_published) {
+                                                      bool caller_raises, RelayBell bell) {
   std::vector<std::string> problems;
   if (spec.topics.empty())
     problems.emplace_back("the program declares no topic; call topic(name, handler) before running");
@@ -242,7 +248,7 @@ std::vector<std::unique_ptr<TopicState>> build_topics(ConsumerSpec spec, std::sh
   for (std::size_t i = 0; i < plans.size(); ++i) {
     const TopicPlan& plan = plans[i];
     auto services = services_of(plan, shared, spec);
-    services.on_published = on_published;
+    services.bell = bell;
     services.caller_raises = caller_raises;
     const HandlerId handler = register_handler(services, plan, settings[i], infos[i], spec.config.group());
     auto limiter = limiter_of(plan, spec, caller_raises);

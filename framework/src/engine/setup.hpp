@@ -36,12 +36,15 @@ void log_through(ConsumerSpec& spec, std::shared_ptr<spdlog::logger> logger);
 /// Sends the messages that handlers have published. Null without an outbox or a broker.
 std::shared_ptr<Relay> make_relay(const ConsumerSpec& spec, const std::shared_ptr<const RunLog>& run_log);
 
+/// Of this relay, which may be null.
+RelayBell bell_of(const std::shared_ptr<Relay>& relay);
+
 /// Checks settings, schema and topics, registers handlers, and opens limiters. Throws ConfigError, SchemaError,
 /// StoreUnavailable, BrokerError.
 /// `spec` is a copy, because the environment's settings of the program's topics are added to it. For `caller_raises`
-/// and `on_published` see TopicRunner::Services.
+/// and `bell` see TopicServices.
 std::vector<std::unique_ptr<TopicState>> build_topics(ConsumerSpec spec, std::shared_ptr<const RunLog> run_log,
-                                                      bool caller_raises, std::function<void()> on_published = {});
+                                                      bool caller_raises, RelayBell bell = {});
 
 /// Checks the settings and topics of the program, and reports the findings of the backends. What it finds is not
 /// thrown.

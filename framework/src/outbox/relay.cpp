@@ -59,6 +59,17 @@ void Relay::ring() {
   wake_.notify_all();
 }
 
+void Relay::ring_when_due(std::chrono::milliseconds after) {
+  if (after >= settings_.look_asleep_every) return;  // it looks before that time
+  const Time at = LeaseClock::now() + after;
+  {
+    const std::lock_guard lock(mutex_);
+    if (at >= rung_due_at_) return;
+    rung_due_at_ = at;
+  }
+  wake_.notify_all();
+}
+
 void Relay::run() {
   for (;;) {
     found_some_ = false;
@@ -83,23 +94,32 @@ void Relay::step(Time now) {
   {
     const std::lock_guard lock(mutex_);
     rung = std::exchange(rung_, false);
+    if (now >= rung_due_at_) {
+      rung_due_at_ = Time::max();
+      look_for_due_at_ = now;
+    }
   }
   if (!awake_ && !wake_up(now, rung)) return;
   if (now >= keep_again_) {
     shards_ = outbox_->keep_shards(settings_.owner, settings_.lease);
     keep_again_ = now + settings_.lease / kKeepsPerLease;
   }
-  if (!shards_.empty() && now >= look_for_due_) {
-    const auto due = outbox_->release_due(shards_, settings_.batch);
-    next_due_ = due.next;
-    // Not with each batch of a busy outbox, unless more may be due than it has moved.
-    look_for_due_ = due.moved < settings_.batch
-                        ? now + std::min(settings_.look_every, due.next.value_or(settings_.look_every))
-                        : now;
-  }
+  if (!shards_.empty() && now >= look_for_due_at_) look_for_due(now);
   found_some_ = !shards_.empty() && send_some() > 0;
   if (found_some_) found_at_ = now;
   else if (now - found_at_ > settings_.asleep_after) fall_asleep();
+}
+
+/// It looks often while messages are due, because more may follow when these are settled. It does not look with each
+/// batch of a busy outbox.
+void Relay::look_for_due(Time now) {
+  const auto due = outbox_->release_due(shards_, settings_.batch);
+  next_due_ = due.next;
+  if (due.moved == settings_.batch) due_pause_ = std::chrono::milliseconds(0);
+  else if (due.moved > 0) due_pause_ = kShortestPause;
+  else due_pause_ = std::max(2 * due_pause_, kShortestPause);
+  due_pause_ = std::min(due_pause_, settings_.look_every);
+  look_for_due_at_ = now + std::min(due_pause_, std::max(due.next.value_or(due_pause_), kShortestPause));
 }
 
 /// Wakes up if there is work: published here, left by another process, or due now.
@@ -174,10 +194,17 @@ void Relay::put_aside(const ports::OutboxRecord& record, const std::string& why)
 
 void Relay::wait() {
   std::unique_lock lock(mutex_);
-  auto pause = !well_ ? kPause : awake_ ? settings_.look_every : settings_.look_asleep_every;
-  if (well_ && next_due_) pause = std::min(pause, std::max(*next_due_, kShortestPause));
-  if (!well_) wake_.wait_for(lock, pause, [this] { return finishing_ || stopping_; });
-  else if (!found_some_) wake_.wait_for(lock, pause, [this] { return rung_ || finishing_ || stopping_; });
+  if (well_ && found_some_) return;
+  const Time now = LeaseClock::now();
+  Time until = now + (!well_ ? kPause : awake_ ? settings_.look_every : settings_.look_asleep_every);
+  if (well_ && next_due_) until = std::min(until, now + std::max(*next_due_, kShortestPause));
+  if (well_ && awake_ && !shards_.empty()) until = std::min(until, std::max(look_for_due_at_, now));
+  while (!finishing_ && !stopping_ && !(well_ && rung_)) {
+    const Time end = well_ ? std::min(until, rung_due_at_) : until;
+    const Time at = LeaseClock::now();
+    if (at >= end) return;
+    wake_.wait_for(lock, end - at);
+  }
 }
 
 /// Logs a line for each change.

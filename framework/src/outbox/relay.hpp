@@ -47,6 +47,8 @@ class Relay {
   void stop(std::chrono::milliseconds grace = std::chrono::seconds(2));
   /// A message was published in this process. Cheap; any thread may call it at any time.
   void ring();
+  /// As ring(), for a message that is stored, and is due after this time.
+  void ring_when_due(std::chrono::milliseconds after);
 
  private:
   using Time = LeaseClock::time_point;
@@ -57,6 +59,7 @@ class Relay {
   std::size_t send_some();
   void send_alone(const ports::OutboxRecord& record);
   void put_aside(const ports::OutboxRecord& record, const std::string& why);
+  void look_for_due(Time now);
   void wait();
   void told(bool well, const std::string& why);
 
@@ -70,12 +73,14 @@ class Relay {
   bool found_some_ = false;
   std::optional<std::chrono::milliseconds> next_due_{};  ///< when it looked last
   std::vector<ports::OutboxShard> shards_;
-  Time keep_again_{}, found_at_{}, look_for_due_{};
+  Time keep_again_{}, found_at_{}, look_for_due_at_{};
+  std::chrono::milliseconds due_pause_{0};  ///< between two looks for due messages
 
   std::mutex mutex_;
   std::condition_variable wake_;
   std::unique_ptr<ports::BrokerSender> sender_;  ///< replaced by the thread, cancelled by stop()
   bool rung_ = false;
+  Time rung_due_at_ = Time::max();
   bool finishing_ = false;  ///< ends when no message is left
   bool stopping_ = false;
   bool ended_ = false;

@@ -95,7 +95,7 @@ struct World {
     services.dead_letters = std::make_shared<DeadLetters>(broker.open_producer(), inbox);
     services.run_log = std::make_shared<RunLog>(
         std::make_shared<spdlog::logger>("quiet", std::make_shared<spdlog::sinks::null_sink_mt>()), "test");
-    services.on_published = [this] { ++rings; };
+    services.bell.published = [this] { ++rings; };
     runner = std::make_unique<TopicRunner>(plan_topic("t", settings), std::move(pipeline), inbox->register_handler("t"),
                                            std::move(services));
   }

@@ -46,9 +46,21 @@ class RelayTest : public ::testing::Test {
     session->publish(message, MessageId::from(payload));
     session->commit();
   }
+  void store_retry(const std::string& payload, std::chrono::milliseconds delay) {
+    const auto session = inbox->open_session();
+    const ports::InboxEntry entry{.id = MessageId::from(payload), .offset = 0};
+    session->begin({handler, fence}, {&entry, 1});
+    OwnedMessage message;
+    message.topic = "orders";
+    message.payload = payload;
+    session->write_retries({.taken_back = {},
+                            .deferred = {{.id = entry.id, .record = message, .attempts = 1, .delay = delay}},
+                            .settled = {}});
+    session->commit();
+  }
   std::shared_ptr<Relay> relay(const std::string& owner = "one", Relay::Settings settings = {}) {
     settings.owner = owner;
-    settings.look_every = 5ms;
+    if (settings.look_every == Relay::Settings{}.look_every) settings.look_every = 5ms;
     auto quiet = std::make_shared<spdlog::logger>("quiet", told);
     auto made = std::make_shared<Relay>(
         settings, inbox->outbox(),
@@ -112,6 +124,26 @@ TEST_F(RelayTest, falls_asleep_and_wakes_again) {
   publish("2");
   ASSERT_TRUE(test::eventually([&] { return sent().size() == 2; }));
   EXPECT_GE(senders, 2);
+}
+
+TEST_F(RelayTest, looks_when_a_stored_retry_is_due) {
+  Relay::Settings asleep;
+  asleep.look_asleep_every = 1h;
+  const auto one = relay("one", asleep);
+  store_retry("1", 50ms);
+  one->ring_when_due(50ms);
+  EXPECT_TRUE(test::eventually([&] { return sent().size() == 1; }));
+}
+
+TEST_F(RelayTest, looks_often_while_messages_come_due) {
+  Relay::Settings rare;
+  rare.look_every = 1h;
+  const auto one = relay("one", rare);
+  store_retry("1", 0ms);
+  one->ring_when_due(0ms);
+  ASSERT_TRUE(test::eventually([&] { return sent().size() == 1; }));
+  store_retry("2", 0ms);  // by another process, which cannot ring
+  EXPECT_TRUE(test::eventually([&] { return sent().size() == 2; }));
 }
 
 TEST_F(RelayTest, of_two_one_sends) {

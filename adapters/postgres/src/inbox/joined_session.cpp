@@ -27,9 +27,7 @@ class JoinedSession final : public ports::InboxSession {
   void respond(const MessageId& id, std::string_view body) override;
   void publish(const OwnedMessage& message, const MessageId& id) override;
   std::vector<ports::RetryTurn> retry_turns(std::span<const ports::RetryQuestion>) override { refuse_retries(); }
-  void take_back(const MessageId&) override { refuse_retries(); }
-  void defer_retry(const ports::DeferredRetry&) override { refuse_retries(); }
-  void end_retry(const ports::RetryRef&) override { refuse_retries(); }
+  void write_retries(const ports::RetryChanges&) override { refuse_retries(); }
   void commit() override {}
   void rollback() noexcept override {}
   ports::Standing standing() noexcept override {

@@ -42,9 +42,7 @@ class Session final : public ports::InboxSession, public Transaction {
   void respond(const MessageId& id, std::string_view body) override;
   void publish(const OwnedMessage& message, const MessageId& id) override;
   std::vector<ports::RetryTurn> retry_turns(std::span<const ports::RetryQuestion> questions) override;
-  void take_back(const MessageId& id) override;
-  void defer_retry(const ports::DeferredRetry& retry) override;
-  void end_retry(const ports::RetryRef& retry) override;
+  void write_retries(const ports::RetryChanges& changes) override;
   void commit() override;
   void rollback() noexcept override;
   ports::Standing standing() noexcept override;
@@ -91,7 +89,8 @@ class Session final : public ports::InboxSession, public Transaction {
   }
   Answers send_and_read();
   void queue_own(const std::string& sql);
-  void defer_again(const ports::DeferredRetry& retry);
+  void add_retries(const std::vector<const ports::DeferredRetry*>& all);
+  void defer_retries(const std::vector<const ports::DeferredRetry*>& all, std::span<const ports::RetryRef> settled);
   /// `add_more` adds the arguments after these.
   Result look_up(const std::string& sql, HandlerId handler, std::span<const MessageId> ids,
                  const std::function<void(ArgumentBlock&)>& add_more = {});

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "inbox/outbox.hpp"
 #include "inbox/session.hpp"
@@ -13,14 +14,46 @@
 
 namespace turnstile::postgres {
 
+namespace {
+
+bool of_one_partition(const ports::DeferredRetry& one, const ports::DeferredRetry& other) {
+  return one.record.topic == other.record.topic && one.record.partition == other.record.partition &&
+         one.incarnation == other.incarnation && one.in_order == other.in_order;
+}
+
+std::optional<std::string_view> view_of(const std::optional<std::string>& bytes) {
+  return bytes ? std::optional<std::string_view>(*bytes) : std::nullopt;
+}
+
+/// `number_of` returns the number of an item.
+template <class Items, class NumberOf>
+void add_int8s(ArgumentBlock& to, const Items& items, NumberOf number_of) {
+  add_int8_array(to, items.size(), [&](std::size_t i) { return std::optional<std::int64_t>(number_of(items[i])); });
+}
+
+/// `bytes_of` returns the bytes of an item, absent for NULL.
+template <class Items, class BytesOf>
+void add_byteas(ArgumentBlock& to, const Items& items, BytesOf bytes_of) {
+  add_bytea_array(to, items.size(),
+                  [&](std::size_t i) -> std::optional<std::string_view> { return bytes_of(items[i]); });
+}
+
+void add_errors(ArgumentBlock& to, const std::vector<const ports::DeferredRetry*>& all) {
+  std::vector<std::string> errors;
+  errors.reserve(all.size());
+  for (const auto* retry : all) errors.push_back(printable(retry->error));
+  add_byteas(to, errors, [](const std::string& error) { return std::optional<std::string_view>(error); });
+}
+
+}  // namespace
+
 std::vector<ports::RetryTurn> Session::retry_turns(std::span<const ports::RetryQuestion> questions) {
-  std::vector<const ports::RetryRef*> back;
+  std::vector<const ports::RetryQuestion*> back, others;
   std::vector<std::string_view> keys;
   for (const auto& question : questions) {
-    if (question.back) back.push_back(&*question.back);
-    else if (question.key) keys.push_back(*question.key);
+    (question.back ? back : others).push_back(&question);
+    if (!question.back && question.key) keys.push_back(*question.key);
   }
-  std::size_t first = 0;
   const auto kept = run_own([&](Pipeline& pipeline) {
     ArgumentBlock& to = pipeline.arguments();
     const auto ask = [&](const std::string& sql, auto add) {
@@ -28,41 +61,46 @@ std::vector<ports::RetryTurn> Session::retry_turns(std::span<const ports::RetryQ
       add();
       pipeline.add(sql, kCaller, Pipeline::Keep::binary);
     };
+    const auto ids_of = [&](const std::vector<const ports::RetryQuestion*>& of) {
+      add_uuid_array(to, of.size(), [&](std::size_t i) -> const MessageId& { return of[i]->id; });
+    };
     if (!back.empty()) {
-      ask(shared_->statements.locked_retries,
-          [&] { add_int8_array(to, back.size(), [&](std::size_t i) { return std::optional(back[i]->number); }); });
+      ask(shared_->statements.locked_retries, [&] {
+        add_int8s(to, back, [](const auto* question) { return question->back->number; });
+        add_int8s(to, back, [](const auto* question) { return question->back->attempts; });
+        ids_of(back);
+      });
     }
-    ask(shared_->statements.stored_retries, [&] {
-      add_uuid_array(to, questions.size(), [&](std::size_t i) -> const MessageId& { return questions[i].id; });
-    });
+    if (!others.empty()) ask(shared_->statements.stored_retries, [&] { ids_of(others); });
     if (!keys.empty()) {
       ask(shared_->statements.retry_keys,
-          [&] { add_bytea_array(to, keys.size(), [&](std::size_t i) { return std::optional(keys[i]); }); });
+          [&] { add_byteas(to, keys, [](std::string_view key) { return std::optional(key); }); });
     }
   });
-  // A database that was restored counts rows anew, so the number alone does not name a message.
-  std::map<std::int64_t, std::pair<std::int64_t, MessageId>> rows_of;
+  std::size_t next = 0;
+  std::map<std::int64_t, bool> behind;  // by the numbers of the rows that expect these records
   if (!back.empty()) {
-    const PGresult* rows = kept[first++].get();
-    for (int row = 0; row < PQntuples(rows); ++row)
-      rows_of[int64_in(rows, row, 0)] = {int64_in(rows, row, 1), id_in(rows, row, 2)};
+    const PGresult* rows = kept[next++].get();
+    for (int row = 0; row < PQntuples(rows); ++row) behind[int64_in(rows, row, 0)] = int64_in(rows, row, 1) != 0;
   }
   std::set<MessageId> stored;
-  const PGresult* rows = kept[first++].get();
-  for (int row = 0; row < PQntuples(rows); ++row) stored.insert(id_in(rows, row));
+  if (!others.empty()) {
+    const PGresult* rows = kept[next++].get();
+    for (int row = 0; row < PQntuples(rows); ++row) stored.insert(id_in(rows, row));
+  }
   std::set<std::string_view> waiting;
   if (!keys.empty()) {
-    rows = kept[first].get();
+    const PGresult* rows = kept[next].get();
     for (int row = 0; row < PQntuples(rows); ++row)
       waiting.insert(keys[static_cast<std::size_t>(int64_in(rows, row, 0) - 1)]);
   }
   std::vector<ports::RetryTurn> turns;
   for (const auto& question : questions) {
     if (question.back) {
-      const auto row = rows_of.find(question.back->number);
-      const bool expected = row != rows_of.end() &&
-                            row->second == std::pair<std::int64_t, MessageId>(question.back->attempts, question.id);
-      turns.push_back(expected ? ports::RetryTurn::runs : ports::RetryTurn::over);
+      const auto row = behind.find(question.back->number);
+      turns.push_back(row == behind.end() ? ports::RetryTurn::over
+                      : row->second       ? ports::RetryTurn::behind
+                                          : ports::RetryTurn::runs);
     } else if (stored.contains(question.id)) {
       turns.push_back(ports::RetryTurn::stored);
     } else {
@@ -73,65 +111,78 @@ std::vector<ports::RetryTurn> Session::retry_turns(std::span<const ports::RetryQ
   return turns;
 }
 
-void Session::take_back(const MessageId& id) {
-  require_open("take_back()");
+void Session::write_retries(const ports::RetryChanges& changes) {
+  require_open("write_retries()");
+  if (!fence_) throw Error(Code::api_misused, "write_retries() needs a transaction with a fence");
+  const auto& [taken_back, deferred, settled] = changes;
   ArgumentBlock& to = loan_->pipeline.arguments();
-  to.add_int(handler_.value);
-  add_uuid(to, id);
-  queue_own(shared_->statements.take_back_id);
-}
-
-void Session::defer_retry(const ports::DeferredRetry& retry) {
-  require_open("defer_retry()");
-  if (!fence_) throw Error(Code::api_misused, "defer_retry() needs a transaction with a fence");
-  take_back(retry.id);
-  if (retry.back) return defer_again(retry);
-  ArgumentBlock& to = loan_->pipeline.arguments();
-  const OwnedMessage& record = retry.record;
-  if (retry.in_order && record.key) {
+  if (!taken_back.empty() || !deferred.empty()) {
     to.add_int(handler_.value);
-    add_bytea(to, record.key);
-    queue_own(shared_->statements.lock_retry_key);
+    add_uuid_array(to, taken_back.size() + deferred.size(), [&](std::size_t i) -> const MessageId& {
+      return i < taken_back.size() ? taken_back[i] : deferred[i - taken_back.size()].id;
+    });
+    queue_own(shared_->statements.take_back_ids);
   }
-  const auto& headers = record.headers;
+  std::vector<const ports::DeferredRetry*> again, added;
+  for (const auto& retry : deferred) {
+    if (retry.back) {
+      again.push_back(&retry);
+      continue;
+    }
+    if (!added.empty() && !of_one_partition(*added.back(), retry)) add_retries(std::exchange(added, {}));
+    added.push_back(&retry);
+  }
+  if (!added.empty()) add_retries(added);
+  if (!again.empty()) defer_retries(again, settled);
+  if (settled.empty()) return;
   to.add_int(handler_.value);
-  add_uuid(to, retry.id);
+  add_int8s(to, settled, [](const auto& row) { return row.number; });
+  add_int8s(to, settled, [](const auto& row) { return row.attempts; });
+  queue_own(shared_->statements.end_retries);
+}
+
+/// All of one partition.
+void Session::add_retries(const std::vector<const ports::DeferredRetry*>& all) {
+  ArgumentBlock& to = loan_->pipeline.arguments();
+  const ports::DeferredRetry& first = *all.front();
+  std::vector<const Header*> headers;
+  std::vector<std::int64_t> headers_end;
+  for (const auto* retry : all) {
+    for (const Header& header : retry->record.headers) headers.push_back(&header);
+    headers_end.push_back(static_cast<std::int64_t>(headers.size()));
+  }
+  to.add_int(handler_.value);
+  add_uuid_array(to, all.size(), [&](std::size_t i) -> const MessageId& { return all[i]->id; });
   to.add_int(fence_->slot);
-  to.add_int(retry.incarnation);
-  to.add_int(record.offset);
-  to.add_int(retry.attempts);
-  to.add_int(retry.delay.count());
-  to.add_text(retry.in_order ? "t" : "f");
-  to.add_int(outbox_shard(record, retry.id));
-  to.add_text(record.topic);
-  to.add_int(record.partition);
-  add_bytea(to, record.key);
-  add_bytea(to, record.payload);
-  add_bytea_array(to, headers.size(), [&](std::size_t i) { return std::optional<std::string_view>(headers[i].name); });
-  add_bytea_array(to, headers.size(), [&](std::size_t i) { return std::optional<std::string_view>(headers[i].value); });
-  add_record_time(to, record.timestamp);
-  to.add_text(printable(retry.error));
-  queue_own(shared_->statements.add_retry);
+  to.add_int(first.incarnation);
+  add_int8s(to, all, [](const auto* retry) { return retry->record.offset; });
+  add_int8s(to, all, [](const auto* retry) { return retry->attempts; });
+  add_int8s(to, all, [](const auto* retry) { return retry->delay.count(); });
+  to.add_text(first.in_order ? "t" : "f");
+  add_int8s(to, all, [](const auto* retry) { return outbox_shard(retry->record, retry->id); });
+  to.add_text(first.record.topic);
+  to.add_int(first.record.partition);
+  add_byteas(to, all, [](const auto* retry) { return view_of(retry->record.key); });
+  add_byteas(to, all, [](const auto* retry) { return view_of(retry->record.payload); });
+  add_byteas(to, headers, [](const Header* header) { return std::optional<std::string_view>(header->name); });
+  add_byteas(to, headers, [](const Header* header) { return view_of(header->value); });
+  add_int8s(to, headers_end, [](std::int64_t end) { return end; });
+  add_int8_array(to, all.size(), [&](std::size_t i) { return record_time(all[i]->record.timestamp); });
+  add_errors(to, all);
+  queue_own(shared_->statements.add_retries);
 }
 
-void Session::defer_again(const ports::DeferredRetry& retry) {
+void Session::defer_retries(const std::vector<const ports::DeferredRetry*>& all,
+                            std::span<const ports::RetryRef> settled) {
   ArgumentBlock& to = loan_->pipeline.arguments();
   to.add_int(handler_.value);
-  to.add_int(retry.back->number);
-  to.add_int(retry.back->attempts);
-  to.add_int(retry.attempts);
-  to.add_int(retry.delay.count());
-  to.add_text(printable(retry.error));
-  queue_own(shared_->statements.defer_again);
-}
-
-void Session::end_retry(const ports::RetryRef& retry) {
-  require_open("end_retry()");
-  ArgumentBlock& to = loan_->pipeline.arguments();
-  to.add_int(handler_.value);
-  to.add_int(retry.number);
-  to.add_int(retry.attempts);
-  queue_own(shared_->statements.end_retry);
+  add_int8s(to, all, [](const auto* retry) { return retry->back->number; });
+  add_int8s(to, all, [](const auto* retry) { return retry->back->attempts; });
+  add_int8s(to, all, [](const auto* retry) { return retry->attempts; });
+  add_int8s(to, all, [](const auto* retry) { return retry->delay.count(); });
+  add_errors(to, all);
+  add_int8s(to, settled, [](const auto& row) { return row.number; });
+  queue_own(shared_->statements.defer_retries);
 }
 
 }  // namespace turnstile::postgres

@@ -531,13 +531,12 @@ Statements::Statements(const std::string& schema) {
   expire_producers = in(kExpireProducers);
   forget_producers = in(kForgetProducers);
   locked_retries = in(kLockedRetries);
-  stored_retries = in("SELECT message_id FROM @.retry WHERE handler = $1::smallint AND message_id = ANY ($2::uuid[])");
+  stored_retries = in(kStoredRetries);
   retry_keys = in(kRetryKeys);
-  lock_retry_key = in("SELECT @.lock_retry_key($1::smallint, $2::bytea)");
-  take_back_id = in("SELECT @.take_back_id($1::smallint, $2::uuid)");
-  add_retry = in(kAddRetry);
-  defer_again = in(kDeferAgain);
-  end_retry = in(kEndRetry);
+  take_back_ids = in(kTakeBackIds);
+  add_retries = in(kAddRetries);
+  defer_retries = in(kDeferRetries);
+  end_retries = in(kEndRetries);
   release_retries = in(kReleaseRetries);
   keep_shards = in(kKeepShards);
   leave_shards = in("UPDATE @.outbox_relay SET owner = NULL WHERE owner = $1::text");

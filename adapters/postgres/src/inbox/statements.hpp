@@ -71,11 +71,10 @@ struct Statements {
   std::string locked_retries;
   std::string stored_retries;
   std::string retry_keys;
-  std::string lock_retry_key;
-  std::string take_back_id;
-  std::string add_retry;
-  std::string defer_again;
-  std::string end_retry;
+  std::string take_back_ids;
+  std::string add_retries;
+  std::string defer_retries;
+  std::string end_retries;
   std::string release_retries;
 
   // The relay.

@@ -84,14 +84,20 @@ inline void add_bytea(ArgumentBlock& to, const std::optional<std::string>& bytes
   BinaryWriter(to.add_binary(kBytea, bytes->size())).bytes(bytes->data(), bytes->size());
 }
 
-/// A record's timestamp, in milliseconds since 1970. NULL if the record has none, or if PostgreSQL could not store it.
+/// A record's timestamp, in milliseconds since 1970. Absent if the record has none, or if PostgreSQL could not store it.
 /// A producer may send any number, and a refused statement would stop the partition.
 /// A timestamptz begins in 4713 BC. An interval is multiplied as a double, which is exact up to 2^53 (the year 287396).
-inline void add_record_time(ArgumentBlock& to, Timestamp time) {
+inline std::optional<std::int64_t> record_time(Timestamp time) {
   constexpr Timestamp kFirst{std::chrono::milliseconds(-210'866'803'200'000)};
   constexpr Timestamp kLast{std::chrono::milliseconds(std::int64_t{1} << 53)};
-  if (time == Timestamp{} || time < kFirst || time > kLast) to.add_null(0);
-  else to.add_int(time.time_since_epoch().count());
+  if (time == Timestamp{} || time < kFirst || time > kLast) return std::nullopt;
+  return time.time_since_epoch().count();
+}
+
+/// NULL for an absent record_time().
+inline void add_record_time(ArgumentBlock& to, Timestamp time) {
+  if (const auto ms = record_time(time)) to.add_int(*ms);
+  else to.add_null(0);
 }
 
 }  // namespace turnstile::postgres

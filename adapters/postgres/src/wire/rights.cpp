@@ -45,12 +45,23 @@ constexpr Rights kTables[] = {
     {"SELECT", "sweep"},
 };
 
-constexpr std::string_view kFunctions[] = {"keep_ids(smallint, bigint)",
-                                           "purge_step(integer)",
-                                           "purge_by_clock(integer, timestamptz, timestamptz)",
-                                           "look_at_clock(timestamptz, timestamptz)",
-                                           "lock_retry_key(smallint, bytea)",
-                                           "take_back_id(smallint, uuid)"};
+constexpr std::string_view kFunctions[] = {
+    "keep_ids(smallint, bigint)",
+    "purge_step(integer)",
+    "purge_by_clock(integer, timestamptz, timestamptz)",
+    "look_at_clock(timestamptz, timestamptz)",
+    "lock_retry_key(smallint, bytea)",
+    "take_back_id(smallint, uuid)",
+    "take_back_ids(smallint, uuid[])",
+    "lock_retries(smallint, bigint[], bigint[], uuid[])",
+    "stored_retries(smallint, uuid[])",
+    "keys_with_retries(smallint, bytea[])",
+    "lock_retry_keys(smallint, bytea[])",
+    "add_retries(smallint, uuid[], integer, integer, bigint[], bigint[], "
+    "bigint[], boolean, bigint[], text, integer, bytea[], bytea[], bytea[], bytea[], bigint[], bigint[], bytea[])",
+    "defer_retries(smallint, bigint[], bigint[], bigint[], bigint[], bytea[], bigint[])",
+    "end_retries(smallint, bigint[], bigint[])",
+    "release_retries(bigint[], bigint)"};
 
 /// "('a', 'b')". The values must not contain quotes.
 std::string values(std::initializer_list<std::string_view> row) {

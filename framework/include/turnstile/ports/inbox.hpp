@@ -109,13 +109,10 @@ class InboxSession {
   /// ids that begin() admitted: a concurrent transaction that stores a retry of one of them has then ended. The row of a
   /// record that came back stays locked until the transaction ends.
   virtual std::vector<RetryTurn> retry_turns(std::span<const RetryQuestion> questions) = 0;
-  /// Takes an id that begin() has found fresh out of the inbox again. Queued like a deferred statement.
-  virtual void take_back(const MessageId& id) = 0;
-  /// Stores the message for its next attempt, and takes its id back. It needs a transaction with a fence. If another record with this id is stored already, that one stays as it is.
-  /// Queued like a deferred statement.
-  virtual void defer_retry(const DeferredRetry& retry) = 0;
-  /// The message is settled. The next stored message of its key is due now. Queued like a deferred statement.
-  virtual void end_retry(const RetryRef& retry) = 0;
+  /// Queued like deferred statements; commit() must follow. It needs a transaction with a fence. If another record with
+  /// the id of a deferred message is stored already, that one stays as it is. When a message is settled, the next stored
+  /// messages of its key are due.
+  virtual void write_retries(const RetryChanges& changes) = 0;
   /// Sends the deferred statements, and commits. Throws DeferredSqlError, SqlError (a constraint checked at commit),
   /// StoreBusy, StoreUnavailable (nothing was committed), and CommitInDoubt. After an exception no transaction is open.
   virtual void commit() = 0;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "turnstile/message.hpp"
 #include "turnstile/types.hpp"
@@ -26,9 +27,10 @@ struct RetryRef {
 
 /// A record that asks whether it may run.
 struct RetryQuestion {
-  MessageId id;                         ///< of the message
-  std::optional<RetryRef> back{};       ///< the record came back for its next attempt
-  std::optional<std::string_view> key;  ///< of the record, if it must not overtake earlier messages of its key
+  MessageId id;                    ///< of the message
+  std::optional<RetryRef> back{};  ///< the record came back for its next attempt
+  std::optional<std::string_view>
+      key;  ///< of the record, if it must not overtake earlier messages of its key. The row of a record that came back knows it, too
 };
 
 /// The answer.
@@ -36,7 +38,7 @@ enum class RetryTurn : std::uint8_t {
   runs,    ///< it may run
   stored,  ///< another record with this id is stored for a retry, and runs instead
   over,    ///< it came back, but its message is settled, was dropped, or has been sent again since
-  behind,  ///< an earlier message of its key is stored for a retry: store it too
+  behind,  ///< an earlier message of its key is stored for a retry, and is not among the questions: store it too
 };
 
 /// A message to be stored.
@@ -45,10 +47,17 @@ struct DeferredRetry {
   std::optional<RetryRef> back{};     ///< the record came back: its row is stored anew. Absent: the row is new
   OwnedMessage record;                ///< the record that failed; its place identifies it
   std::int32_t incarnation = 0;       ///< of the record's topic
-  int attempts = 0;                   ///< how often its handler has failed; 0: it only waits for its key
-  std::chrono::milliseconds delay{};  ///< until the next attempt, by the store's clock
+  int attempts = 0;                   ///< how often its handler has failed
+  std::chrono::milliseconds delay{};  ///< until the next attempt, by the store's clock; 0: it only waits for its key
   bool in_order = false;              ///< later messages of its key wait for it
   std::string error{};                ///< the last error, for people
+};
+
+/// What a transaction changes.
+struct RetryChanges {
+  std::vector<MessageId> taken_back;    ///< ids that begin() found fresh, and that must not stay in the inbox
+  std::vector<DeferredRetry> deferred;  ///< to be stored; their ids are taken back too
+  std::vector<RetryRef> settled;        ///< their rows end
 };
 
 }  // namespace turnstile::ports

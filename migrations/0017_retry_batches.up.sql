@@ -1,0 +1,212 @@
+-- Builds from migration 11 on can run with this schema.
+
+-- Stored retries in batches. Rows are found one by one with their unique indexes, or by statements that are planned in
+-- each call: a plan that was made for an empty table would read all rows of a table that has grown since. Subqueries with
+-- a value are not turned into joins, or into hashed tables of all rows, as EXISTS is.
+--
+-- A consumer of migration 16 lets a message that comes back overtake an earlier one of its key that fails again: replace
+-- such consumers together.
+
+-- The rows for which these records came back, locked, so that no operator drops a message whose handler runs. A row that
+-- is not returned expects another record. `is_behind`: an earlier row of its key stays, and is not one of these.
+CREATE FUNCTION lock_retries(of_handler smallint, numbers bigint[], of_attempts bigint[], ids uuid[])
+RETURNS TABLE (number bigint, is_behind boolean) LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN QUERY
+  WITH sent AS MATERIALIZED (
+    SELECT r.id, r.record_key, r.in_order
+      FROM unnest(numbers, of_attempts, ids) AS b (id, attempts, message_id)
+      JOIN retry r ON r.id = b.id AND r.attempts = b.attempts AND r.message_id = b.message_id
+     WHERE r.handler = of_handler AND r.sent_at IS NOT NULL
+     ORDER BY r.id FOR UPDATE OF r
+  )
+  SELECT s.id, s.in_order AND s.record_key IS NOT NULL AND (
+           SELECT e.id FROM retry e
+            WHERE e.handler = of_handler AND md5(e.record_key) = md5(s.record_key) AND e.record_key = s.record_key
+              AND e.in_order AND e.id < s.id AND e.id NOT IN (SELECT x.id FROM sent x) LIMIT 1) IS NOT NULL
+    FROM sent s;
+END $$;
+
+-- Those of these ids that have a row.
+CREATE FUNCTION stored_retries(of_handler smallint, ids uuid[]) RETURNS SETOF uuid LANGUAGE plpgsql AS $$
+DECLARE
+  one uuid;
+BEGIN
+  FOREACH one IN ARRAY ids LOOP
+    IF EXISTS (SELECT FROM retry r WHERE r.handler = of_handler AND r.message_id = one) THEN RETURN NEXT one; END IF;
+  END LOOP;
+END $$;
+
+-- The places of those of these keys that have rows, from 1.
+CREATE FUNCTION keys_with_retries(of_handler smallint, keys bytea[]) RETURNS SETOF bigint
+LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN QUERY
+  SELECT k.place FROM unnest(keys) WITH ORDINALITY AS k (key, place)
+   WHERE (SELECT r.id FROM retry r
+           WHERE r.handler = of_handler AND md5(r.record_key) = md5(k.key) AND r.record_key = k.key AND r.in_order
+           LIMIT 1) IS NOT NULL;
+END $$;
+
+-- As take_back_id(), for many.
+CREATE FUNCTION take_back_ids(of_handler smallint, of_messages uuid[]) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER AS $$
+DECLARE
+  one uuid;
+BEGIN
+  FOREACH one IN ARRAY of_messages LOOP
+    DELETE FROM inbox WHERE handler = of_handler AND id = one AND xmin = pg_current_xact_id()::xid;
+  END LOOP;
+END $$;
+
+-- Until the transaction ends, no other transaction adds or removes rows of these keys.
+CREATE FUNCTION lock_retry_keys(of_handler smallint, keys bytea[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM lock_retry_key(of_handler, k.key)
+    FROM (SELECT DISTINCT u.key FROM unnest(keys) AS u (key) WHERE u.key IS NOT NULL ORDER BY u.key) k;
+END $$;
+
+-- Adds messages, in the order of the arrays. A message behind another row of its key is due when that one is settled.
+-- The headers of all messages follow each other; `headers_end` has the place of the last header of each. A message that
+-- has a row stays as it is.
+CREATE FUNCTION add_retries(of_handler smallint, ids uuid[], of_slot integer, of_incarnation integer, offsets bigint[],
+                            of_attempts bigint[], delays_ms bigint[], are_in_order boolean, shards bigint[], of_topic text,
+                            of_partition integer, keys bytea[], payloads bytea[], names bytea[], header_contents bytea[],
+                            headers_end bigint[], times_ms bigint[], errors bytea[]) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+  added bigint;
+BEGIN
+  IF are_in_order THEN PERFORM lock_retry_keys(of_handler, keys); END IF;
+  INSERT INTO retry (handler, message_id, slot, incarnation, record_offset, attempts, due_at, in_order, shard, topic,
+                     partition, record_key, record_payload, header_names, header_values, record_timestamp, error)
+  SELECT of_handler, m.id, of_slot, of_incarnation, m.at_offset, m.failed,
+         CASE WHEN are_in_order AND m.key IS NOT NULL
+               AND (row_number() OVER (PARTITION BY m.key ORDER BY m.place) > 1
+                    OR (SELECT r.id FROM retry r WHERE r.handler = of_handler AND md5(r.record_key) = md5(m.key)
+                           AND r.record_key = m.key AND r.in_order LIMIT 1) IS NOT NULL)
+              THEN timestamptz 'infinity' ELSE clock_timestamp() + m.delay_ms * interval '1 millisecond' END,
+         are_in_order, m.shard, of_topic, of_partition, m.key, m.payload,
+         coalesce(names[m.first:m.last], '{}'), coalesce(header_contents[m.first:m.last], '{}'),
+         timestamptz 'epoch' + m.time_ms * interval '1 millisecond', convert_from(m.error, 'UTF8')
+    FROM (SELECT u.*, coalesce(lag(u.last) OVER (ORDER BY u.place), 0) + 1 AS first
+            FROM unnest(ids, offsets, of_attempts, delays_ms, shards, keys, payloads, headers_end, times_ms, errors)
+                 WITH ORDINALITY AS u (id, at_offset, failed, delay_ms, shard, key, payload, last, time_ms, error, place)) m
+   ORDER BY m.place
+  ON CONFLICT (handler, message_id) DO NOTHING;
+  GET DIAGNOSTICS added = ROW_COUNT;
+  -- A message may have been placed behind one that was not added.
+  IF are_in_order AND added < cardinality(ids) THEN
+    UPDATE retry r SET due_at = clock_timestamp()
+     WHERE r.due_at = 'infinity' AND r.id IN (
+             SELECT (SELECT o.id FROM retry o WHERE o.handler = of_handler AND md5(o.record_key) = md5(k.key)
+                        AND o.record_key = k.key AND o.in_order ORDER BY o.id LIMIT 1)
+               FROM (SELECT DISTINCT u.key FROM unnest(keys) AS u (key) WHERE u.key IS NOT NULL) k);
+  END IF;
+END $$;
+
+-- Messages that came back, and are stored again. `settled`: rows that the same transaction ends; they count as gone.
+CREATE FUNCTION defer_retries(of_handler smallint, numbers bigint[], were_attempts bigint[], of_attempts bigint[],
+                              delays_ms bigint[], errors bytea[], settled bigint[]) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM lock_retry_keys(of_handler, ARRAY(SELECT r.record_key FROM retry r WHERE r.id = ANY (numbers) AND r.in_order));
+  UPDATE retry r SET attempts = d.attempts, sent_at = NULL, error = convert_from(d.error, 'UTF8'),
+         due_at = CASE WHEN r.in_order AND r.record_key IS NOT NULL AND (
+                              SELECT e.id FROM retry e
+                               WHERE e.handler = of_handler AND md5(e.record_key) = md5(r.record_key)
+                                 AND e.record_key = r.record_key AND e.in_order AND e.id < r.id AND e.id <> ALL (settled)
+                               LIMIT 1) IS NOT NULL
+                       THEN timestamptz 'infinity' ELSE clock_timestamp() + d.delay_ms * interval '1 millisecond' END
+    FROM unnest(numbers, were_attempts, of_attempts, delays_ms, errors) AS d (id, were, attempts, delay_ms, error)
+   WHERE r.id = d.id AND r.attempts = d.were AND r.handler = of_handler AND r.sent_at IS NOT NULL;
+END $$;
+
+-- The messages are settled.
+CREATE FUNCTION end_retries(of_handler smallint, numbers bigint[], of_attempts bigint[]) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+  DELETE FROM retry r USING unnest(numbers, of_attempts) AS d (id, attempts)
+   WHERE r.id = d.id AND r.attempts = d.attempts AND r.handler = of_handler AND r.sent_at IS NOT NULL;
+END $$;
+
+-- Moves what is due into the outbox. The headers name the handler that must run the record, and the row that must still
+-- expect it. `next_ms`: when the next message is due; NULL: none is.
+CREATE FUNCTION release_retries(of_shards bigint[], most bigint)
+RETURNS TABLE (moved bigint, next_ms bigint) LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN QUERY
+  WITH due AS MATERIALIZED (
+    SELECT * FROM retry
+     WHERE shard = ANY (of_shards) AND sent_at IS NULL AND due_at <= statement_timestamp()
+     ORDER BY due_at, id LIMIT most FOR UPDATE
+  ), sent AS (
+    UPDATE retry r SET sent_at = clock_timestamp() FROM due WHERE r.id = due.id
+  ), added AS (
+    INSERT INTO outbox (shard, message_id, topic, record_key, record_payload, header_names, header_values)
+    SELECT d.shard, d.message_id, d.topic, d.record_key, d.record_payload,
+           d.header_names || ARRAY['turnstile-replayed-from'::bytea, 'turnstile-replayed-for', 'turnstile-retry'],
+           d.header_values || ARRAY[convert_to(d.topic || '[' || d.partition || ']@' || d.record_offset, 'UTF8'),
+                                    convert_to(h.name, 'UTF8'), convert_to(d.id || '.' || d.attempts, 'UTF8')]
+      FROM due d JOIN handler h ON h.id = d.handler ORDER BY d.due_at, d.id
+    RETURNING 1
+  )
+  SELECT (SELECT count(*) FROM added),
+         (SELECT greatest(ceil(extract(epoch FROM r.due_at - statement_timestamp()) * 1000), 0)::bigint
+            FROM retry r WHERE r.sent_at IS NULL AND r.due_at < 'infinity' ORDER BY r.due_at LIMIT 1);
+END $$;
+
+-- For each message that is settled, the next two of its key that wait for it are due. So each success doubles the number
+-- of messages of a key that are under way, and a long queue does not come back one by one. A message that comes back
+-- while an earlier one of its key has failed again is put back. While the first one waits, none is due.
+DROP TRIGGER retry_is_settled ON retry;
+DROP FUNCTION retry_is_settled();
+CREATE FUNCTION retries_are_settled() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER AS $$
+DECLARE
+  of_one record;
+BEGIN
+  FOR of_one IN SELECT handler, array_agg(record_key) AS keys FROM gone
+                 WHERE in_order AND record_key IS NOT NULL GROUP BY handler ORDER BY handler LOOP
+    PERFORM lock_retry_keys(of_one.handler, of_one.keys);
+  END LOOP;
+  UPDATE retry r SET due_at = statement_timestamp()
+    FROM (SELECT handler, record_key, count(*) AS settled FROM gone
+           WHERE in_order AND record_key IS NOT NULL GROUP BY handler, record_key) k
+   CROSS JOIN LATERAL (
+     SELECT w.id
+       FROM (SELECT f.id, f.due_at, first_value(f.due_at) OVER (ORDER BY f.id) AS first_due
+               FROM (SELECT o.id, o.due_at FROM retry o
+                      WHERE o.handler = k.handler AND md5(o.record_key) = md5(k.record_key)
+                        AND o.record_key = k.record_key AND o.in_order
+                      ORDER BY o.id LIMIT 32) f) w -- what is read is bounded, and so is the number that is under way
+      WHERE w.due_at = 'infinity' AND (w.first_due = 'infinity' OR w.first_due <= statement_timestamp())
+      ORDER BY w.id LIMIT 2 * k.settled) n
+   WHERE r.id = n.id AND r.due_at = 'infinity';
+  RETURN NULL;
+END $$;
+CREATE TRIGGER retries_are_settled AFTER DELETE ON retry
+  REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION retries_are_settled();
+
+DO $$
+DECLARE
+  fun text;
+BEGIN
+  FOR fun IN SELECT p.oid::regprocedure::text FROM pg_proc p
+              WHERE p.pronamespace = current_schema()::regnamespace
+                AND p.proname IN ('lock_retries', 'stored_retries', 'keys_with_retries', 'take_back_ids', 'lock_retry_keys',
+                                  'add_retries', 'defer_retries', 'end_retries', 'release_retries', 'retries_are_settled')
+              ORDER BY 1 LOOP
+    EXECUTE format('ALTER FUNCTION %s SET search_path = %I, pg_temp', fun, current_schema());
+    IF fun NOT LIKE '%stored_retries(%' AND fun NOT LIKE '%take_back_ids(%' THEN
+      EXECUTE format('ALTER FUNCTION %s SET plan_cache_mode = force_custom_plan', fun);
+    END IF;
+    EXECUTE format('ALTER FUNCTION %s SET enable_seqscan = off', fun);
+    EXECUTE format('ALTER FUNCTION %s SET enable_hashjoin = off', fun);
+    EXECUTE format('ALTER FUNCTION %s SET enable_mergejoin = off', fun);
+    EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', fun);
+    IF fun NOT LIKE '%retries_are_settled()' THEN PERFORM grant_to_consumers('EXECUTE', 'FUNCTION ' || fun); END IF;
+  END LOOP;
+END $$;
+
+INSERT INTO compatible_migration (number, name, builds_from) VALUES (17, 'retry_batches', 11);
