@@ -190,7 +190,7 @@ class Operation:
             self.p.fresh_schema()
             group = self.name("group")
             self.made_tokens(group + ".tokens")
-            running = [subprocess.Popen(self.p.command("bench_fw_watched", brokers=self.p.kafka, topic=topic, group=group,
+            running = [subprocess.Popen(self.p.command("bench_fw_watched", brokers=self.p.kafka, topics=topic, group=group,
                                                        postgres=self.p.postgres, schema=self.schema, limiters=50),
                                         stdout=subprocess.PIPE, text=True) for _ in range(2)]
             patience = threading.Timer(90, lambda: [process.kill() for process in running])
