@@ -1,9 +1,13 @@
 """The bars of operation: what it costs to be watched, and how fast an operator gets an answer."""
+import fcntl
 import http.server
 import json
 import os
+import pty
 import socket
+import struct
 import subprocess
+import termios
 import threading
 import time
 import urllib.error
@@ -73,8 +77,45 @@ class Collector:
         self.server.server_close()
 
 
+class Screen:
+    """A program on a terminal of 80×24."""
+
+    def __init__(self, command, **more):
+        self.terminal, inside = pty.openpty()
+        fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        self.shown, self.began = b"", time.monotonic()
+        self.process = subprocess.Popen(command, stdin=inside, stdout=inside, stderr=inside, start_new_session=True, **more)
+        os.close(inside)
+        self.thread = threading.Thread(target=self.read)
+        self.thread.start()
+
+    def read(self):
+        try:
+            while True:
+                self.shown += os.read(self.terminal, 65536)
+        except OSError:
+            pass  # the program has ended
+
+    def shows(self, *texts):
+        return all(text.encode() in self.shown for text in texts)
+
+    def end(self):
+        """Presses q. Returns the exit code and the share of one core that the program has used."""
+        os.write(self.terminal, b"q")
+        late = threading.Timer(20, self.process.kill)
+        late.start()
+        _, status, used = os.wait4(self.process.pid, 0)
+        share = (used.ru_utime + used.ru_stime) / (time.monotonic() - self.began)
+        late.cancel()
+        self.process.returncode = os.waitstatus_to_exitcode(status)
+        self.thread.join()
+        os.close(self.terminal)
+        return self.process.returncode, share
+
+
 class Operation:
-    OPERATION = ["metrics-cost-noop", "metrics-cost-set", "trace-cost", "audit-rate", "dlq-list", "durable-retry-rate"]
+    OPERATION = ["metrics-cost-noop", "metrics-cost-set", "trace-cost", "audit-rate", "dlq-list", "durable-retry-rate",
+                 "top-cost"]
 
     def watched(self, run):
         """The rate of a run with metrics, the admin endpoint and a scraper."""
@@ -141,6 +182,51 @@ class Operation:
             ratios.append(rates["retry"] / rates["sync"])
         self.bar("durable-retry-rate", ratios, 0.3)
 
+    def top_cost(self):
+        """`turnstile top` beside two processes with 100 partitions, 50 limiters and a database."""
+        topic = self.topics.get("watched-by-top", 200_000, partitions=100, ids="v4")["topic"]
+        shares = []
+        for _ in range(self.rounds):
+            self.p.fresh_schema()
+            group = self.name("group")
+            self.made_tokens(group + ".tokens")
+            running = [subprocess.Popen(self.p.command("bench_fw_watched", brokers=self.p.kafka, topics=topic, group=group,
+                                                       postgres=self.p.postgres, schema=self.schema, limiters=50),
+                                        stdout=subprocess.PIPE, text=True) for _ in range(2)]
+            patience = threading.Timer(90, lambda: [process.kill() for process in running])
+            patience.start()
+            try:
+                if any(process.stdout.readline().strip() != "ready" for process in running):
+                    raise self.failed("fw_watched did not become ready")
+                shares.append(self.share_of_top(topic, group))
+            finally:
+                patience.cancel()
+                for process in running:
+                    process.terminate()
+                    process.wait()
+        self.bar("top-cost", shares, 0.05, most=True)
+
+    def share_of_top(self, topic, group):
+        command = [os.path.join(self.p.bin, "turnstile"), "--kafka", self.p.kafka, "--postgres", self.p.postgres, "--schema",
+                   self.schema, "top", topic, "--topic", group + ".tokens"]
+        environment = {**os.environ, "TURNSTILE_KAFKA_GROUP_ID": group, "TERM": "xterm"}
+        once = subprocess.run([*command[:-3], "--json", *command[-3:], "--once"], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True, cwd=self.p.bin, env=environment)
+        if once.returncode != 0:
+            raise self.failed(f"turnstile top --once ended with {once.returncode}: {once.stderr.strip()}")
+        seen = json.loads(once.stdout)
+        there = {"partitions": [of["partitions"] for of in seen["topics"]], "moving": all(of["rate"] for of in seen["topics"]),
+                 "limiters": sum(of["held"] > 0 for of in seen["limiters"]),
+                 "sources": {of["state"] for of in seen["sources"].values()}}
+        if there != {"partitions": [100], "moving": True, "limiters": 50, "sources": {"ok"}}:
+            raise self.failed(f"turnstile top --once shows {there}")
+        screen = Screen(command, cwd=self.p.bin, env=environment)
+        time.sleep(self.seconds(30))
+        code, share = screen.end()
+        if code != 0 or not screen.shows(topic[:20], "limiter-"):
+            raise self.failed(f"turnstile top ended with {code}, and showed: {screen.shown[-2000:]}")
+        return share
+
     def first_page(self, letters):
         """Milliseconds for the first page of dead letters."""
         self.p.sql(f"DROP SCHEMA IF EXISTS {self.schema} CASCADE")
@@ -152,6 +238,8 @@ class Operation:
             self.audit_rate()
         if "durable-retry-rate" in bars:
             self.durable_retry_rate()
+        if "top-cost" in bars:
+            self.top_cost()
         if "dlq-list" in bars:
             ratios = [self.first_page(self.size(1_000_000)) / self.first_page(10_000) for _ in range(self.rounds)]
             self.bar("dlq-list", ratios, 2, most=True)

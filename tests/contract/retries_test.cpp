@@ -125,6 +125,18 @@ TEST_P(RetriesContract, a_stored_message_comes_back_as_the_record_that_failed) {
   EXPECT_THAT(send(), IsEmpty());
 }
 
+TEST_P(RetriesContract, the_outbox_counts_what_is_stored) {
+  const auto stored = [this] { return store().outbox()->lag().retries; };
+  EXPECT_EQ(stored(), 0);
+  defer("a", "k");
+  defer("b", "k");
+  EXPECT_EQ(stored(), 2);
+  const auto back = send_one();
+  EXPECT_EQ(stored(), 2) << "what was sent again is not settled yet";
+  settle("a", *back);
+  EXPECT_EQ(stored(), 1);
+}
+
 TEST_P(RetriesContract, its_id_has_not_taken_effect) {
   defer("a", "k");
   EXPECT_FALSE(store().find(handler_, MessageId::from("a")));

@@ -117,7 +117,8 @@ Json store_json(const Status& status) {
     outbox = {{"waiting", status.outbox->waiting},
               {"oldest_seconds", seconds(status.outbox->oldest)},
               {"refused", status.outbox->refused},
-              {"scheduled", status.outbox->scheduled}};
+              {"scheduled", status.outbox->scheduled},
+              {"retries", status.outbox->retries}};
   }
   Json claims = nullptr;
   if (status.claims) {

@@ -10,6 +10,7 @@
 
 #include "client.hpp"
 #include "error_code.hpp"
+#include "fetcher_wakeup.hpp"
 #include "partition_list.hpp"
 #include "records.hpp"
 #include "topics.hpp"
@@ -40,9 +41,10 @@ int ms(milliseconds time) { return static_cast<int>(std::max<std::int64_t>(time.
 }  // namespace
 
 struct RecordReader::Impl {
-  Impl(const Settings& settings, std::string of, std::shared_ptr<spdlog::logger> logger)
+  Impl(const Settings& from, std::string of, std::shared_ptr<spdlog::logger> logger)
       : topic(std::move(of)),
-        client(Client::open(Role::consumer, reader_settings(settings), std::move(logger))),
+        settings(reader_settings(from)),
+        client(Client::open(Role::consumer, settings, std::move(logger))),
         partitions(partition_count(*client, topic, kPatience).value_or(0)) {
     if (partitions == 0)
       throw BrokerError(Code::topic_missing, fmt::format("there is no topic {} at {}", topic, client->where().broker));
@@ -73,8 +75,10 @@ struct RecordReader::Impl {
   }
 
   const std::string topic;
+  const Settings settings;
   const std::shared_ptr<Client> client;
   const std::int32_t partitions;
+  const FetcherWakeup wakeup{settings};
 };
 
 RecordReader::RecordReader(const Settings& settings, std::string topic, std::shared_ptr<spdlog::logger> logger)
@@ -121,7 +125,9 @@ void RecordReader::read(const OffsetRange& range, const std::function<bool(std::
   const std::unique_ptr<const void, decltype(stop)> stopping{topic.get(), stop};
   std::array<rd_kafka_message_t*, kMostAtOnce> scratch{};
   auto until = Clock::now() + kPatience;
+  std::size_t bytes_since_wakeup = 0;
   for (bool more = true; more;) {
+    const std::size_t waited = rd_kafka_queue_length(queue.get());
     const auto got = rd_kafka_consume_batch_queue(queue.get(), 100, scratch.data(), scratch.size());
     impl_->client->hear_failures();
     std::vector<rd_kafka_message_t*> records;
@@ -140,6 +146,8 @@ void RecordReader::read(const OffsetRange& range, const std::function<bool(std::
         throw broker_error(record->err, "reading", impl_->client->where(impl_->topic));
       }
     }
+    if (impl_->wakeup.due(waited, records, bytes_since_wakeup))
+      FetcherWakeup::wake(handle, impl_->topic.c_str(), range.partition);
     if (!records.empty()) {
       until = Clock::now() + kPatience;
       const RecordBlock block{impl_->client, records};

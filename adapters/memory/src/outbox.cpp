@@ -94,9 +94,11 @@ class MemoryOutbox final : public ports::Outbox {
 
   ports::OutboxLag lag() override {
     const auto lock = enter();
-    ports::OutboxLag lag{.waiting = static_cast<std::int64_t>(state_->outbox.size()),
-                         .refused = static_cast<std::int64_t>(state_->refused.size()),
-                         .scheduled = static_cast<std::int64_t>(state_->scheduled.size())};
+    ports::OutboxLag lag{
+        .waiting = static_cast<std::int64_t>(state_->outbox.size()),
+        .refused = static_cast<std::int64_t>(state_->refused.size()),
+        .scheduled = static_cast<std::int64_t>(state_->scheduled.size()),
+        .retries = std::min(static_cast<std::int64_t>(state_->retries.size()), ports::kMostRetriesCounted)};
     for (const OutboxRow& row : state_->outbox) {
       const auto age = std::chrono::steady_clock::now() - row.written_at;
       lag.oldest = std::max(lag.oldest, std::chrono::duration_cast<std::chrono::milliseconds>(age));

@@ -179,6 +179,9 @@ void add_store(const Status& status, std::vector<MetricFamily>& to) {
         .add(static_cast<double>(status.outbox->refused));
     Series(to, "turnstile_outbox_scheduled_messages", "Published messages that are not due yet.")
         .add(static_cast<double>(status.outbox->scheduled));
+    Series(to, "turnstile_retry_stored_messages",
+           "Messages that are stored for their next attempt, counted up to 100,000.")
+        .add(static_cast<double>(status.outbox->retries));
   }
   if (status.claims) {
     Series(to, "turnstile_claims", "Claims of the database (mode leased) by state.")

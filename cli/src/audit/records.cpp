@@ -15,9 +15,9 @@ namespace turnstile::cli::audit {
 
 namespace {
 
-/// Records whose rows are asked for together. Enough for the round trip not to count, and few enough for the planner to
-/// look each id up in the index.
-constexpr std::size_t kAtOnce = 5'000;
+/// Records whose rows are asked for together. PostgreSQL may read the whole inbox for each question, so there must not be
+/// many of them. A record takes about 600 bytes until it is settled.
+constexpr std::size_t kAtOnce = 100'000;
 
 /// One bit for each offset of a range.
 class OffsetSet {
@@ -44,6 +44,34 @@ struct Waiting {
   Offset offset = 0;
   Timestamp time{};
   RecordIds::Found id{};
+};
+
+/// The ids of some of the records that wait, each with the places of its records.
+class Asked {
+ public:
+  void add(const RecordIds::Found& found, std::size_t place) {
+    if (const auto* id = std::get_if<MessageId>(&found)) places_.emplace_back(*id, place);
+  }
+  /// Each id once. From here on nothing is added.
+  std::vector<MessageId> ids() {
+    std::sort(places_.begin(), places_.end());
+    std::vector<MessageId> ids;
+    ids.reserve(places_.size());
+    for (const auto& [id, place] : places_) {
+      if (ids.empty() || ids.back() != id) ids.push_back(id);
+    }
+    return ids;
+  }
+  /// Calls `each` with the place of each record that has the id.
+  template <class Each>
+  void at(const MessageId& id, Each each) const {
+    for (auto of = std::lower_bound(places_.begin(), places_.end(), std::pair(id, std::size_t{0}));
+         of != places_.end() && of->first == id; ++of)
+      each(of->second);
+  }
+
+ private:
+  std::vector<std::pair<MessageId, std::size_t>> places_;
 };
 
 class Pass {
@@ -100,24 +128,18 @@ class Pass {
 
   void settle(std::vector<Waiting>& waiting, const Place& place, PartitionCounts& counts) {
     if (waiting.empty()) return;
-    std::vector<MessageId> asked;
-    std::vector<std::size_t> places;  // of each asked id, among the records
+    Asked asked;
     if (stores_ids()) {
-      for (std::size_t i = 0; i < waiting.size(); ++i) {
-        const auto* id = std::get_if<MessageId>(&waiting[i].id);
-        if (id == nullptr) continue;
-        asked.push_back(*id);
-        places.push_back(i);
-      }
+      for (std::size_t i = 0; i < waiting.size(); ++i) asked.add(waiting[i].id, i);
     }
+    const auto ids = asked.ids();
     std::vector<const postgres::AuditedEffect*> effect_of(waiting.size());
     std::vector<const postgres::AuditedClaim*> claim_of(waiting.size());
     std::vector<const postgres::AuditedDead*> dead_of(waiting.size());
-    const auto effects = asked.empty() ? std::vector<postgres::AuditedEffect>{} : snapshot_.effects(asked);
-    for (const auto& effect : effects) effect_of.at(places.at(effect.asked)) = &effect;
-    const auto claims =
-        asked.empty() || !asks_claims_ ? std::vector<postgres::AuditedClaim>{} : snapshot_.claims(asked);
-    for (const auto& claim : claims) claim_of.at(places.at(claim.asked)) = &claim;
+    const auto effects = ids.empty() ? std::vector<postgres::AuditedEffect>{} : snapshot_.effects(ids);
+    for (const auto& effect : effects) asked.at(effect.id, [&](std::size_t i) { effect_of[i] = &effect; });
+    const auto claims = ids.empty() || !asks_claims_ ? std::vector<postgres::AuditedClaim>{} : snapshot_.claims(ids);
+    for (const auto& claim : claims) asked.at(claim.id, [&](std::size_t i) { claim_of[i] = &claim; });
     const auto dead = place.partition
                           ? snapshot_.dead(*place.partition, waiting.front().offset, waiting.back().offset + 1)
                           : std::vector<postgres::AuditedDead>{};
@@ -155,18 +177,15 @@ class Pass {
   /// Judges the records anew of which nothing is known by their place: they may be stored for a retry.
   template <class Judge>
   void ask_for_retries(const std::vector<Waiting>& waiting, std::vector<Judgement>& judgements, Judge judge_again) {
-    std::vector<MessageId> asked;
-    std::vector<std::size_t> places;
+    Asked asked;
     for (std::size_t i = 0; i < waiting.size(); ++i) {
-      const auto* id = std::get_if<MessageId>(&waiting[i].id);
-      if (id == nullptr || (judgements[i].fate != Fate::unaccounted && judgements[i].fate != Fate::cannot_tell))
-        continue;
-      asked.push_back(*id);
-      places.push_back(i);
+      if (judgements[i].fate == Fate::unaccounted || judgements[i].fate == Fate::cannot_tell)
+        asked.add(waiting[i].id, i);
     }
-    if (asked.empty()) return;
-    for (const auto& retry : snapshot_.retries(asked))
-      judgements[places.at(retry.asked)] = judge_again(places.at(retry.asked), retry);
+    const auto ids = asked.ids();
+    if (ids.empty()) return;
+    for (const auto& retry : snapshot_.retries(ids))
+      asked.at(retry.id, [&](std::size_t i) { judgements[i] = judge_again(i, retry); });
   }
 
   /// Each effect of the range must have been found by its record, and only one by each.
@@ -185,7 +204,7 @@ class Pass {
     }
     // Records that the broker deleted meanwhile were not read.
     const auto now = reader_.ranges(std::nullopt, std::nullopt);
-    snapshot_.each_effect(ranges, [&](std::int32_t slot, Offset offset, const std::string& id) {
+    snapshot_.each_effect(ranges, [&](std::int32_t slot, Offset offset, std::string_view id) {
       const auto& [claimed, i] = by_slot.at(slot);
       if (seen_[i].take(offset)) return;  // a second effect of the same record is not in it any more
       // The inbox does not tell incarnations apart: the row may be of the topic before it was recreated.
@@ -198,7 +217,7 @@ class Pass {
       add({{{options_.topic, claimed->partition}, offset},
            Timestamp{},
            Fate::took_effect,
-           "id " + id + " took effect, but the record has another id, or does not exist"});
+           fmt::format("id {} took effect, but the record has another id, or does not exist", id)});
     });
   }
 

@@ -31,7 +31,7 @@ class AuditFateTest : public ::testing::Test {
   Place place_;
   RecordIds::Found id_ = MessageId::from("m1");
   AuditedEffect effect_;
-  AuditedClaim claim_{0, "claimed"};
+  AuditedClaim claim_{MessageId{}, "claimed"};
   AuditedDead dead_;
 };
 

@@ -39,7 +39,7 @@ Status full_status() {
   status.ids.push_back({"t", 8 * 24h, Timestamp(1'700'000'000s)});
   status.ids.push_back({"u", {}, {}});
   status.spans = SpanCounts{.exported = 900, .dropped = 7, .waiting = 12};
-  status.outbox = ports::OutboxLag{.waiting = 6, .oldest = 700ms, .refused = 1, .scheduled = 9};
+  status.outbox = ports::OutboxLag{.waiting = 6, .oldest = 700ms, .refused = 1, .scheduled = 9, .retries = 4};
   status.claims = ports::ClaimCounts{.running = 1, .in_doubt = 2, .failed = 3, .parked = 4};
   return status;
 }
@@ -128,6 +128,7 @@ TEST(PrometheusMetricsTest, show_the_last_state) {
                            "turnstile_outbox_oldest_seconds 0.7",
                            "turnstile_outbox_refused_messages 1\n",
                            "turnstile_outbox_scheduled_messages 9\n",
+                           "turnstile_retry_stored_messages 4\n",
                            "turnstile_claims{state=\"in_doubt\"} 2\n",
                            "turnstile_claims{state=\"parked\"} 4\n"})
     EXPECT_THAT(text, HasSubstr(line));

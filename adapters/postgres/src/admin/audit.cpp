@@ -24,8 +24,6 @@ std::string array_of(std::span<const MessageId> ids) {
   return text + "}";
 }
 
-std::size_t asked_at(const Rows& rows, std::size_t row) { return rows.get<std::size_t>(row, 0) - 1; }
-
 }  // namespace
 
 struct AuditSnapshot::Impl {
@@ -96,57 +94,41 @@ std::optional<DatabaseTime> AuditSnapshot::all_since() const noexcept { return i
 
 DatabaseTime AuditSnapshot::taken_at() const noexcept { return impl_->taken_at; }
 
+// `= ANY` of a constant array lets the planner choose between the index and one pass over the table that looks each id up
+// in a hash of the array. For a join with unnest() it knows nothing of the ids, and may hash the whole table each time.
 std::vector<AuditedEffect> AuditSnapshot::effects(std::span<const MessageId> ids) {
-  const Rows rows = impl_->session.run("SELECT a.n, i.slot, i.record_offset, " + microseconds_of("i.seen_at") +
-                                           ", f.topic || '[' || f.partition || '] (group ' || f.consumer_group || ')' "
-                                           "FROM unnest($1::uuid[]) WITH ORDINALITY a (id, n) "
-                                           "JOIN inbox i ON i.handler = $2::smallint AND i.id = a.id "
-                                           "LEFT JOIN fence f ON f.slot = i.slot AND i.slot <> ALL ($3::integer[])",
-                                       {array_of(ids), impl_->handler, own_slots()});
-  std::vector<AuditedEffect> effects(rows.size());
-  for (std::size_t row = 0; row < rows.size(); ++row) {
-    AuditedEffect& effect = effects[row];
-    effect.asked = asked_at(rows, row);
-    effect.slot = rows.get<std::int32_t>(row, 1);
-    effect.offset = rows.get<Offset>(row, 2);
-    effect.seen_at = time_at(rows, row, 3);
-    if (const auto place = rows.at(row, 4)) effect.place = std::string(*place);
-  }
+  const Rows rows = impl_->session.run(
+      "SELECT id, slot, record_offset FROM inbox WHERE handler = $2::smallint AND id = ANY ($1::uuid[])",
+      {array_of(ids), impl_->handler});
+  std::vector<AuditedEffect> effects;
+  effects.reserve(rows.size());
+  for (std::size_t row = 0; row < rows.size(); ++row)
+    effects.push_back({id_at(rows, row, 0), rows.get<std::int32_t>(row, 1), rows.get<Offset>(row, 2)});
   return effects;
-}
-
-std::string AuditSnapshot::own_slots() const {
-  std::string text = "{";
-  for (const auto& partition : impl_->partitions) text += (text.size() > 1 ? "," : "") + std::to_string(partition.slot);
-  return text + "}";
 }
 
 std::vector<AuditedClaim> AuditSnapshot::claims(std::span<const MessageId> ids) {
   const Rows rows = impl_->session.run(
-      "SELECT a.n, CASE WHEN c.state = 'claimed' AND c.expires_at < clock_timestamp() AND NOT " + not_begun +
-          " THEN 'unknown' ELSE c.state END "
-          "FROM unnest($1::uuid[]) WITH ORDINALITY a (id, n) "
-          "JOIN claim c ON c.id = a.id AND c.handler = $2::smallint",
+      "SELECT id, CASE WHEN state = 'claimed' AND expires_at < clock_timestamp() AND NOT " + not_begun +
+          " THEN 'unknown' ELSE state END FROM claim WHERE handler = $2::smallint AND id = ANY ($1::uuid[])",
       {array_of(ids), impl_->handler});
   std::vector<AuditedClaim> claims;
   for (std::size_t row = 0; row < rows.size(); ++row)
-    claims.push_back({asked_at(rows, row), rows.get<std::string>(row, 1)});
+    claims.push_back({id_at(rows, row, 0), rows.get<std::string>(row, 1)});
   return claims;
 }
 
 std::vector<AuditedRetry> AuditSnapshot::retries(std::span<const MessageId> ids) {
   // A record that came back names the first one. It can become a dead letter at its new place.
   const Rows rows = impl_->session.run(
-      "SELECT a.n, d.id FROM unnest($1::uuid[]) WITH ORDINALITY a (id, n) "
-      "JOIN dead d ON d.message_id = a.id AND d.handler = $2::smallint "
-      " AND (d.reason = 'dropped' OR 'turnstile-replayed-from'::bytea = ANY (d.header_names)) "
-      "UNION ALL SELECT a.n, NULL FROM unnest($1::uuid[]) WITH ORDINALITY a (id, n) "
-      "JOIN retry r ON r.handler = $2::smallint AND r.message_id = a.id",
+      "SELECT message_id, id FROM dead WHERE handler = $2::smallint AND message_id = ANY ($1::uuid[]) "
+      " AND (reason = 'dropped' OR 'turnstile-replayed-from'::bytea = ANY (header_names)) "
+      "UNION ALL SELECT message_id, NULL FROM retry WHERE handler = $2::smallint AND message_id = ANY ($1::uuid[])",
       {array_of(ids), impl_->handler});
   std::vector<AuditedRetry> retries;
   for (std::size_t row = 0; row < rows.size(); ++row) {
     const bool dead = rows.at(row, 1).has_value();
-    retries.push_back({asked_at(rows, row), dead ? std::optional(rows.get<std::int64_t>(row, 1)) : std::nullopt});
+    retries.push_back({id_at(rows, row, 0), dead ? std::optional(rows.get<std::int64_t>(row, 1)) : std::nullopt});
   }
   return retries;
 }
@@ -173,7 +155,7 @@ std::vector<AuditedDead> AuditSnapshot::dead(const AuditedPartition& of, Offset 
 
 void AuditSnapshot::each_effect(
     std::span<const SlotRange> ranges,
-    const std::function<void(std::int32_t slot, Offset offset, const std::string& id)>& on_row) {
+    const std::function<void(std::int32_t slot, Offset offset, std::string_view id)>& on_row) {
   std::string slots = "{", begins = "{", ends = "{";
   for (const SlotRange& range : ranges) {
     const char* comma = slots.size() > 1 ? "," : "";
@@ -189,7 +171,7 @@ void AuditSnapshot::each_effect(
   for (;;) {
     const Rows rows = impl_->session.run("FETCH " + std::to_string(kRowsAtOnce) + " FROM effects");
     for (std::size_t row = 0; row < rows.size(); ++row)
-      on_row(rows.get<std::int32_t>(row, 0), rows.get<Offset>(row, 1), rows.get<std::string>(row, 2));
+      on_row(rows.get<std::int32_t>(row, 0), rows.get<Offset>(row, 1), *rows.at(row, 2));
     if (rows.size() < kRowsAtOnce) break;
   }
   impl_->session.run("CLOSE effects");

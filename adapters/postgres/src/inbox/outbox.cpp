@@ -127,7 +127,7 @@ class PostgresOutbox final : public ports::Outbox {
         call(*shared_, [&](Pipeline& pipeline) { pipeline.add(sql().lag, kCaller, Pipeline::Keep::binary); });
     const PGresult* row = kept[0].get();
     return {int64_in(row, 0, 0), std::chrono::milliseconds(int64_in(row, 0, 1)), int64_in(row, 0, 2),
-            int64_in(row, 0, 3)};
+            int64_in(row, 0, 3), int64_in(row, 0, 4)};
   }
 
  private:

@@ -74,9 +74,11 @@ inline constexpr std::string_view kRemoveSent = R"(
 DELETE FROM @.outbox o USING unnest($1::bigint[], $2::bigint[]) AS d (shard, id)
  WHERE o.shard = d.shard::smallint AND o.id = d.id)";
 
+// The limit of retries is ports::kMostRetriesCounted.
 inline constexpr std::string_view kLag = R"(
 SELECT count(*) FILTER (WHERE shard >= 0),
        coalesce(extract(epoch FROM clock_timestamp() - min(written_at) FILTER (WHERE shard >= 0)) * 1000, 0)::bigint,
-       count(*) FILTER (WHERE shard = -1), (SELECT count(*) FROM @.scheduled) FROM @.outbox)";
+       count(*) FILTER (WHERE shard = -1), (SELECT count(*) FROM @.scheduled),
+       (SELECT count(*) FROM (SELECT FROM @.retry LIMIT 100000) AS r) FROM @.outbox)";
 
 }  // namespace turnstile::postgres

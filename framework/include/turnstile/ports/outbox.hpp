@@ -44,7 +44,11 @@ struct OutboxLag {
   std::chrono::milliseconds oldest{};  ///< how long the oldest of them has waited; 0 if there are none
   std::int64_t refused = 0;            ///< refused by the broker: `turnstile outbox list`
   std::int64_t scheduled = 0;          ///< not due yet: `turnstile outbox scheduled`
+  /// Messages that are stored for their next attempt: `turnstile retries list`. Counted up to kMostRetriesCounted.
+  std::int64_t retries = 0;
 };
+/// With more stored retries than this, the store stops counting, so that the count stays cheap.
+inline constexpr std::int64_t kMostRetriesCounted = 100'000;
 
 /// What release_due() did.
 struct OutboxDue {

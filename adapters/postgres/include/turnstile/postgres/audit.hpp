@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "turnstile/config.hpp"
@@ -26,17 +27,15 @@ struct AuditedPartition {
 
 /// A row of the inbox.
 struct AuditedEffect {
-  std::size_t asked = 0;             ///< the place of its id in the question
-  std::int32_t slot = 0;             ///< of the record that took effect; 0: a call, without a record
-  Offset offset = 0;                 ///< of that record
-  DatabaseTime seen_at;              ///< when it took effect
-  std::optional<std::string> place;  ///< "payments[3] (group billing)"; absent: the slot is the topic's own, or unknown
+  MessageId id;           ///< of the message that took effect
+  std::int32_t slot = 0;  ///< of the record that took effect; 0: a call, without a record
+  Offset offset = 0;      ///< of that record
 };
 
 /// A row of `claim`.
 struct AuditedClaim {
-  std::size_t asked = 0;  ///< the place of its id in the question
-  std::string state;      ///< "claimed", "unknown" (its lease has ended), "failed" or "parked"
+  MessageId id;       ///< of the message
+  std::string state;  ///< "claimed", "unknown" (its lease has ended), "failed" or "parked"
 };
 
 /// A row of `dead`.
@@ -50,7 +49,7 @@ struct AuditedDead {
 
 /// A message that was stored for a retry: `retry(...).durable()`.
 struct AuditedRetry {
-  std::size_t asked = 0;             ///< the place of its id in the question
+  MessageId id;                      ///< of the message
   std::optional<std::int64_t> dead;  ///< it became this dead letter; absent: its retry is stored
 };
 
@@ -87,7 +86,8 @@ class AuditSnapshot {
   /// When it was opened, by the server's clock.
   [[nodiscard]] DatabaseTime taken_at() const noexcept;
 
-  /// The ids that have taken effect.
+  /// The ids that have taken effect. PostgreSQL may read the whole inbox for each call, so ask for many ids at once.
+  /// This and the next two calls need each id only once.
   std::vector<AuditedEffect> effects(std::span<const MessageId> ids);
   /// The ids that are claimed.
   std::vector<AuditedClaim> claims(std::span<const MessageId> ids);
@@ -107,14 +107,13 @@ class AuditSnapshot {
   /// Calls `on_row` for each row of the inbox whose record is in one of the ranges. It reads the table from its
   /// beginning to its end, with bounded memory.
   void each_effect(std::span<const SlotRange> ranges,
-                   const std::function<void(std::int32_t slot, Offset offset, const std::string& id)>& on_row);
+                   const std::function<void(std::int32_t slot, Offset offset, std::string_view id)>& on_row);
   /// What waits in the outbox.
   AuditedOutbox outbox();
 
  private:
   friend std::vector<AuditedLimiter> audited_limiters(const PostgresSettings& settings);
   static std::vector<AuditedLimiter> limiters_of(const PostgresSettings& settings);
-  [[nodiscard]] std::string own_slots() const;
 
   struct Impl;
   std::unique_ptr<Impl> impl_;
