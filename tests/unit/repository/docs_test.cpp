@@ -465,4 +465,17 @@ TEST(Readme, names_every_exit_code) {
   EXPECT_EQ(found, 5);
 }
 
+TEST(Docs, no_text_has_the_marks_of_an_unfinished_merge) {
+  std::vector<std::string> files;
+  for (const auto& [name, text] : pages()) files.push_back(name);
+  for (const auto& entry : fs::directory_iterator{root}) {
+    if (entry.path().extension() == ".md") files.push_back(entry.path().filename().string());
+  }
+  for (const std::string& file : files) {
+    const std::string text = "\n" + read_file(root / file);
+    for (const char* mark : {"\n<<<<<<< ", "\n=======\n", "\n>>>>>>> "})
+      EXPECT_EQ(text.find(mark), std::string::npos) << file << " has a line" << mark;
+  }
+}
+
 }  // namespace
