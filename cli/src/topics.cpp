@@ -139,6 +139,16 @@ void warn_unknown(const std::string& topic, const std::vector<std::string>& know
       one_line(topic, kShown), names.empty() ? "nor of another topic" : "there are: " + names);
 }
 
+void warn_unclaimed(const std::string& topic, std::int32_t partition, std::int32_t last) {
+  std::fflush(stdout);
+  fmt::print(
+      stderr,
+      "turnstile: warning: no consumer has claimed partition {1} of topic \"{0}\" in this database; the highest one "
+      "is {2}. The pause is recorded, and applies if the topic gets this partition. If the number is wrong, run: "
+      "turnstile topics resume {0} --partition {1}\n",
+      one_line(topic, kShown), partition, last);
+}
+
 Exit pause(const Global& global, const Options& options) {
   ports::Pause wanted{
       .part = part_of(options), .by = options.by.empty() ? operator_name() : options.by, .why = options.why};
@@ -164,7 +174,12 @@ Exit pause(const Global& global, const Options& options) {
     fmt::print("{}\n", now && now->until ? fmt::format("it ends by itself at {}", when(*now->until))
                                          : "it ends with: turnstile topics resume");
   }
-  if (!is_known) warn_unknown(wanted.part.topic, known);
+  if (!is_known) {
+    warn_unknown(wanted.part.topic, known);
+  } else if (wanted.part.partition) {
+    const auto last = tables.admin.last_partition(wanted.part.topic);
+    if (last && *wanted.part.partition > *last) warn_unclaimed(wanted.part.topic, *wanted.part.partition, *last);
+  }
   return Exit::ok;
 }
 

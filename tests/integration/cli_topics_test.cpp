@@ -28,6 +28,7 @@ class CliTopics : public CliDatabase {
     migrate();
     register_handlers();
   }
+  std::string last_partition() { return sql("SELECT max(partition) FROM fence WHERE topic = 'payments'"); }
 };
 
 TEST_F(CliTopics, list_says_what_is_paused_by_whom_and_why) {
@@ -101,6 +102,17 @@ TEST_F(CliTopics, a_topic_that_nobody_has_is_paused_with_a_warning) {
   EXPECT_THAT(cli_.run("topics", "list").out, ContainsRegex("paymnts +all messages"));
   EXPECT_EQ(Json::parse(cli_.run("topics", "pause", "paymnts", "--json").out)["known"], false);
   EXPECT_EQ(cli_.run("topics", "resume", "paymnts", "--all").code, 0);
+}
+
+TEST_F(CliTopics, a_partition_that_nobody_has_is_paused_with_a_warning) {
+  EXPECT_EQ(cli_.run("topics", "pause", "payments", "--partition", last_partition()).err, "");
+  const auto pause = cli_.run("topics", "pause", "payments", "--partition", "99");
+  EXPECT_EQ(pause.code, 0);
+  EXPECT_THAT(pause.err, AllOf(HasSubstr("warning: no consumer has claimed partition 99 of topic \"payments\""),
+                               HasSubstr("the highest one is " + last_partition()),
+                               HasSubstr("turnstile topics resume payments --partition 99")));
+  EXPECT_EQ(std::count(pause.err.begin(), pause.err.end(), '\n'), 1);
+  EXPECT_EQ(cli_.run("topics", "resume", "payments", "--partition", "99").code, 0);
 }
 
 TEST_F(CliTopics, wrong_arguments_are_said) {

@@ -118,6 +118,12 @@ std::vector<std::string> Admin::topics() {
   return names_of(session_->ask("SELECT DISTINCT topic FROM fence ORDER BY topic"));
 }
 
+std::optional<std::int32_t> Admin::last_partition(const std::string& topic) {
+  const Rows rows =
+      session_->ask("SELECT partition FROM fence WHERE topic = $1::text ORDER BY partition DESC LIMIT 1", {topic});
+  return rows.empty() ? std::nullopt : std::optional(rows.get<std::int32_t>(0, 0));
+}
+
 std::vector<ClaimedMessage> Admin::claims(const MessageId& id, const std::optional<std::string>& handler) {
   const Rows rows = session_->ask(
       "SELECT h.name, CASE WHEN c.state = 'claimed' AND c.expires_at < clock_timestamp() AND NOT (" + not_begun +

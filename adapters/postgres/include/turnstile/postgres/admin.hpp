@@ -248,6 +248,8 @@ class Admin {
   [[nodiscard]] std::vector<std::string> handlers();
   /// The topics of the partitions that consumers have claimed in this schema, in the order of their names.
   [[nodiscard]] std::vector<std::string> topics();
+  /// The highest partition of the topic that a consumer has claimed in this schema. Absent: none has.
+  [[nodiscard]] std::optional<std::int32_t> last_partition(const std::string& topic);
   /// Decides about a message that may have taken effect. `done`: it is done. Otherwise it may run again when it is next
   /// delivered. Returns the numbers of its waiting dead letters; absent if it is not parked.
   std::optional<std::vector<std::int64_t>> unpark(const MessageId& id, const std::string& handler, bool done);
