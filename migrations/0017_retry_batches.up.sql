@@ -8,23 +8,25 @@
 -- such consumers together.
 
 -- The rows for which these records came back, locked, so that no operator drops a message whose handler runs. A row that
--- is not returned expects another record. `is_behind`: an earlier row of its key stays, and is not one of these.
+-- is not returned expects another record. `is_behind`: an earlier row of its key stays, and is not one of these, or comes
+-- after it in the arrays: a message that failed again can come back after a later one of its key.
 CREATE FUNCTION lock_retries(of_handler smallint, numbers bigint[], of_attempts bigint[], ids uuid[])
 RETURNS TABLE (number bigint, is_behind boolean) LANGUAGE plpgsql AS $$
 BEGIN
   RETURN QUERY
   WITH sent AS MATERIALIZED (
-    SELECT r.id, r.record_key, r.in_order
-      FROM unnest(numbers, of_attempts, ids) AS b (id, attempts, message_id)
+    SELECT r.id, r.record_key, r.in_order, b.place
+      FROM unnest(numbers, of_attempts, ids) WITH ORDINALITY AS b (id, attempts, message_id, place)
       JOIN retry r ON r.id = b.id AND r.attempts = b.attempts AND r.message_id = b.message_id
      WHERE r.handler = of_handler AND r.sent_at IS NOT NULL
      ORDER BY r.id FOR UPDATE OF r
   )
-  SELECT s.id, s.in_order AND s.record_key IS NOT NULL AND (
+  SELECT s.id, s.in_order AND s.record_key IS NOT NULL AND (s.first_from_here < s.id OR (
            SELECT e.id FROM retry e
             WHERE e.handler = of_handler AND md5(e.record_key) = md5(s.record_key) AND e.record_key = s.record_key
-              AND e.in_order AND e.id < s.id AND e.id NOT IN (SELECT x.id FROM sent x) LIMIT 1) IS NOT NULL
-    FROM sent s;
+              AND e.in_order AND e.id < s.id AND e.id NOT IN (SELECT x.id FROM sent x) LIMIT 1) IS NOT NULL)
+    FROM (SELECT y.*, min(y.id) OVER (PARTITION BY y.in_order, y.record_key ORDER BY y.place
+                                      ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS first_from_here FROM sent y) s;
 END $$;
 
 -- Those of these ids that have a row.

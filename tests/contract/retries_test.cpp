@@ -224,6 +224,13 @@ TEST_P(RetriesContract, a_message_that_comes_back_does_not_overtake_an_earlier_o
                     std::vector<ports::RetryQuestion>{{MessageId::from("b"), b, "k"}, {MessageId::from("c"), c, "k"}}),
                 ElementsAre(RetryTurn::runs, RetryTurn::runs));
   }
+  {  // but not before it: the relay may have sent the earlier one again after the later one
+    const auto session = store().open_session();
+    ASSERT_EQ(admit(*session, {"b", "c"}), "ff");
+    EXPECT_THAT(session->retry_turns(
+                    std::vector<ports::RetryQuestion>{{MessageId::from("c"), c, "k"}, {MessageId::from("b"), b, "k"}}),
+                ElementsAre(RetryTurn::behind, RetryTurn::runs));
+  }
   defer("b", "k", 0ms, b);
   EXPECT_EQ(turn("c", c, "k"), RetryTurn::behind);
   put_back("c", *c);

@@ -107,9 +107,6 @@ std::vector<ports::RetryTurn> MemorySession::retry_turns(std::span<const ports::
     const RetryRow* const row = question.back ? state_->find_retry(scope_.handler, *question.back) : nullptr;
     return row != nullptr && row->id == question.id ? row : nullptr;
   };
-  for (const auto& question : questions) {
-    if (expected(question) != nullptr) back.insert(question.back->number);
-  }
   std::vector<ports::RetryTurn> turns;
   for (const auto& question : questions) {
     const bool is_stored = std::any_of(state_->retries.begin(), state_->retries.end(), [&](const auto& entry) {
@@ -122,6 +119,8 @@ std::vector<ports::RetryTurn> MemorySession::retry_turns(std::span<const ports::
       turns.push_back(row == nullptr ? ports::RetryTurn::over
                       : behind       ? ports::RetryTurn::behind
                                      : ports::RetryTurn::runs);
+      // An earlier message that comes after this one in the batch does not run before it.
+      if (row != nullptr) back.insert(question.back->number);
     } else if (is_stored) {
       turns.push_back(ports::RetryTurn::stored);
     } else {
