@@ -195,7 +195,7 @@ DECLARE
   fun text;
 BEGIN
   FOR fun IN SELECT p.oid::regprocedure::text FROM pg_proc p
-              WHERE p.pronamespace = current_schema()::regnamespace
+              WHERE p.pronamespace = (SELECT n.oid FROM pg_namespace n WHERE n.nspname = current_schema())
                 AND p.proname IN ('lock_retries', 'stored_retries', 'keys_with_retries', 'take_back_ids', 'lock_retry_keys',
                                   'add_retries', 'defer_retries', 'end_retries', 'release_retries', 'retries_are_settled')
               ORDER BY 1 LOOP
