@@ -29,13 +29,19 @@ BEGIN
                                       ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS first_from_here FROM sent y) s;
 END $$;
 
--- Those of these ids that have a row.
+-- Those of these ids that have a row, or had one that an operator dropped: the record can come again, or a copy of it. It
+-- runs when the dead letter is replayed.
 CREATE FUNCTION stored_retries(of_handler smallint, ids uuid[]) RETURNS SETOF uuid LANGUAGE plpgsql AS $$
 DECLARE
   one uuid;
 BEGIN
   FOREACH one IN ARRAY ids LOOP
-    IF EXISTS (SELECT FROM retry r WHERE r.handler = of_handler AND r.message_id = one) THEN RETURN NEXT one; END IF;
+    -- In one statement, so that a drop is seen as a whole.
+    IF EXISTS (SELECT FROM retry r WHERE r.handler = of_handler AND r.message_id = one)
+       OR EXISTS (SELECT FROM dead d WHERE d.handler = of_handler AND d.message_id = one AND d.reason = 'dropped'
+                                       AND d.replayed_at IS NULL) THEN
+      RETURN NEXT one;
+    END IF;
   END LOOP;
 END $$;
 

@@ -133,9 +133,20 @@ TEST_F(Retries, what_an_operator_drops_is_a_dead_letter_and_the_next_of_its_key_
   EXPECT_THAT(cli.run("retries", "drop", list["retries"][0]["number"].dump()).out, HasSubstr("dropped: 1 message"));
   EXPECT_TRUE(eventually([&] { return effects_of(world, "a") == "a2"; }, 60s)) << world.output();
   EXPECT_EQ(world.query("SELECT reason FROM dead"), "dropped");
+  // A copy, as a record that is delivered again after a rebalance, does not run.
+  world.publish("a1", "p", "a");
+  world.publish("a3", "p", "a");
   EXPECT_TRUE(eventually([&] { return world.caught_up() && stored(world) == "0"; }, 30s));
+  EXPECT_EQ(effects_of(world, "a"), "a2 a3");
   const auto audit = cli.run("audit", "--topic", world.topic());
   EXPECT_EQ(audit.code, 0) << audit.out << audit.err;
+  // Its replay does.
+  consumer.signal(SIGTERM);
+  EXPECT_EQ(consumer.wait(20s), 0) << world.output();
+  Process healed = world.consumer(config, {{"HEALED", "yes"}});
+  const auto replay = cli.run("dlq", "replay", "--reason", "dropped", "--all");
+  EXPECT_EQ(replay.code, 0) << replay.out << replay.err;
+  EXPECT_TRUE(eventually([&] { return effects_of(world, "a") == "a2 a3 a1"; }, 60s)) << world.output();
 }
 
 TEST_F(Retries, a_message_that_fails_at_each_attempt_is_one_dead_letter) {
