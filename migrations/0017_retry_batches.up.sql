@@ -38,8 +38,9 @@ BEGIN
   FOREACH one IN ARRAY ids LOOP
     -- In one statement, so that a drop is seen as a whole.
     IF EXISTS (SELECT FROM retry r WHERE r.handler = of_handler AND r.message_id = one)
-       OR EXISTS (SELECT FROM dead d WHERE d.handler = of_handler AND d.message_id = one AND d.reason = 'dropped'
-                                       AND d.replayed_at IS NULL) THEN
+       OR EXISTS (SELECT FROM dead d
+                   WHERE d.message_id = one AND d.handler + 0 = of_handler -- the index of the ids, and no other one
+                     AND d.reason = 'dropped' AND d.replayed_at IS NULL) THEN
       RETURN NEXT one;
     END IF;
   END LOOP;

@@ -2,6 +2,7 @@
 
 #include <stdexcept>
 
+#include "message/replay.hpp"
 #include "message/reply.hpp"
 #include "support/id_or_new.hpp"
 #include "turnstile/error.hpp"
@@ -48,6 +49,13 @@ std::optional<TraceContext> trace_for(const UnitItem* from) {
 OwnedMessage traced(OwnedMessage message, const UnitItem* from) {
   if (const auto trace = trace_for(from)) put_trace(message, *trace);
   return message;
+}
+
+/// A handler may publish its input with all its headers. Those of a replay name the handler and the stored retry of the
+/// input: another message with them would be skipped.
+OwnedMessage sent_as_new(OwnedMessage message, const UnitItem* from) {
+  forget_replay(message);
+  return traced(std::move(message), from);
 }
 
 [[noreturn]] void refuse_without_store(const std::string& what) {
@@ -106,13 +114,8 @@ void TransactionOutgoing::reply(const Message* to, std::string_view body) {
 
 void TransactionOutgoing::publish(const OwnedMessage& message) {
   const MessageId id = id_or_new(message);
-  if (const auto trace = trace_for(only_)) {
-    OwnedMessage copy = message;
-    put_trace(copy, *trace);
-    unit_.session().publish(copy, id);
-  } else {
-    unit_.session().publish(message, id);
-  }
+  if (trace_for(only_) || is_of_replay(message)) unit_.session().publish(sent_as_new(message, only_), id);
+  else unit_.session().publish(message, id);
   ++published_;
 }
 
@@ -125,7 +128,7 @@ void BufferedOutgoing::reply(const Message* to, std::string_view body) {
 
 void BufferedOutgoing::publish(const OwnedMessage& message) {
   UnitItem* const only = items_.size() == 1 ? items_.front() : nullptr;
-  of_.front().messages.emplace_back(traced(message, only), id_or_new(message));
+  of_.front().messages.emplace_back(sent_as_new(message, only), id_or_new(message));
 }
 
 void NoStoreOutgoing::reply(const Message*, std::string_view) { refuse_without_store("reply"); }

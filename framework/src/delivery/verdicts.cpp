@@ -127,10 +127,12 @@ void Verdicts::stored(UnitItem& item) {
 void Verdicts::runs_elsewhere(UnitItem& item) {
   item.verdict.kind = Verdict::Kind::settled;
   ++unit_.result().counts.duplicates;
-  unit_.services().run_log->info(unit_.place().at, unit_.plan().handler, item.message(),
-                                 item.turn == ports::RetryTurn::over
-                                     ? "not run: its stored retry is settled, dropped, or was sent again since"
-                                     : "not run: the message is stored for a retry (turnstile retries list)");
+  unit_.services().run_log->info(
+      unit_.place().at, unit_.plan().handler, item.message(),
+      item.turn == ports::RetryTurn::over
+          ? "not run: its stored retry is settled, dropped, or was sent again since"
+          : "not run: the message is stored for a retry (turnstile retries list), or an operator "
+            "dropped it (turnstile dlq list --reason dropped)");
 }
 
 void Verdicts::dead_letter(UnitItem& item, const DeadLetter& letter) {

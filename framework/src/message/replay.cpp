@@ -40,11 +40,19 @@ std::optional<ports::RetryRef> retry_of(const Message& message) {
   return header && replayed_for(message) ? ports::RetryRef::parse(*header) : std::nullopt;
 }
 
-void forget_replay(OwnedMessage& record) {
-  std::erase_if(record.headers, [](const Header& header) {
-    return header.name == kRetry || header.name == kReplayedFor || header.name == kReplayedFrom;
-  });
+namespace {
+
+bool names_a_replay(const Header& header) {
+  return header.name == kRetry || header.name == kReplayedFor || header.name == kReplayedFrom;
 }
+
+}  // namespace
+
+bool is_of_replay(const OwnedMessage& record) {
+  return std::any_of(record.headers.begin(), record.headers.end(), names_a_replay);
+}
+
+void forget_replay(OwnedMessage& record) { std::erase_if(record.headers, names_a_replay); }
 
 std::optional<std::string> first_origin(const Message& message) {
   if (const auto known = message.header(kFirstOrigin)) return std::string(*known);

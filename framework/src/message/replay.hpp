@@ -24,6 +24,8 @@ inline std::optional<std::string_view> replayed_for(const Message& message) {
 
 /// The stored retry for which the record came back. Absent for any other record.
 std::optional<ports::RetryRef> retry_of(const Message& message);
+/// Whether it has headers that forget_replay() removes.
+bool is_of_replay(const OwnedMessage& record);
 /// Removes the headers that one sending of a stored message adds.
 void forget_replay(OwnedMessage& record);
 

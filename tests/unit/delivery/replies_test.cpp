@@ -9,6 +9,7 @@
 #include "message/reply.hpp"
 #include "turnstile/decorators.hpp"
 #include "turnstile/error.hpp"
+#include "turnstile/replay.hpp"
 #include "turnstile/testing/broker.hpp"
 #include "turnstile/testing/inbox.hpp"
 #include "turnstile/trace.hpp"
@@ -129,6 +130,28 @@ TEST(Replies, are_kept_and_sent_once_the_transaction_has_committed) {
   EXPECT_THAT(world.published(), ElementsAre("replies re 1", "replies re 2"));
   EXPECT_EQ(world.inbox->response({1}, MessageId::from("id-2")), "re 2");
   EXPECT_EQ(world.rings, 1);
+}
+
+TEST(Replies, a_published_copy_of_a_replayed_input_is_a_message_of_its_own) {
+  World world([](const Message& message, Context& context) {
+    OwnedMessage copy = message.own();
+    std::erase_if(copy.headers, [](const Header& header) { return header.name == "message-id"; });
+    context.publish(copy);
+  } | transactional());
+  OwnedMessage input = request(1);
+  input.headers.push_back({std::string(kReplayedFor), "t"});
+  input.headers.push_back({std::string(kReplayedFrom), "t[0]@7"});
+  input.headers.push_back({"colour", "red"});
+  world.run({input});
+  ASSERT_THAT(world.inbox->published(), SizeIs(1));
+  const OwnedMessage published = world.inbox->published().front();
+  const auto has = [&](std::string_view name) {
+    return std::any_of(published.headers.begin(), published.headers.end(),
+                       [&](const Header& header) { return header.name == name; });
+  };
+  EXPECT_FALSE(has(kReplayedFor)) << "other handlers of the topic would skip it";
+  EXPECT_FALSE(has(kReplayedFrom));
+  EXPECT_TRUE(has("colour"));
 }
 
 TEST(Replies, and_messages_belong_to_the_trace_of_their_message) {
