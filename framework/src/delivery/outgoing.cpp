@@ -53,9 +53,10 @@ OwnedMessage traced(OwnedMessage message, const UnitItem* from) {
 
 /// A handler may publish its input with all its headers. Those of a replay name the handler and the stored retry of the
 /// input: another message with them would be skipped.
-OwnedMessage sent_as_new(OwnedMessage message, const UnitItem* from) {
+OwnedMessage sent_as_new(OwnedMessage message, const std::optional<TraceContext>& trace) {
   forget_replay(message);
-  return traced(std::move(message), from);
+  if (trace) put_trace(message, *trace);
+  return message;
 }
 
 [[noreturn]] void refuse_without_store(const std::string& what) {
@@ -114,7 +115,8 @@ void TransactionOutgoing::reply(const Message* to, std::string_view body) {
 
 void TransactionOutgoing::publish(const OwnedMessage& message) {
   const MessageId id = id_or_new(message);
-  if (trace_for(only_) || is_of_replay(message)) unit_.session().publish(sent_as_new(message, only_), id);
+  const auto trace = trace_for(only_);
+  if (trace || is_of_replay(message)) unit_.session().publish(sent_as_new(message, trace), id);
   else unit_.session().publish(message, id);
   ++published_;
 }
@@ -128,7 +130,7 @@ void BufferedOutgoing::reply(const Message* to, std::string_view body) {
 
 void BufferedOutgoing::publish(const OwnedMessage& message) {
   UnitItem* const only = items_.size() == 1 ? items_.front() : nullptr;
-  of_.front().messages.emplace_back(sent_as_new(message, only), id_or_new(message));
+  of_.front().messages.emplace_back(sent_as_new(message, trace_for(only)), id_or_new(message));
 }
 
 void NoStoreOutgoing::reply(const Message*, std::string_view) { refuse_without_store("reply"); }
