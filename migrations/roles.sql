@@ -26,7 +26,10 @@ GRANT SELECT, INSERT, UPDATE (shard, refused), DELETE ON :"schema".outbox TO :"r
 -- UPDATE: FOR UPDATE needs it. DELETE: for messages that are due, and go to the outbox.
 GRANT SELECT, INSERT, UPDATE (due_at), DELETE ON :"schema".scheduled TO :"role";
 -- DELETE: for messages that are settled. The function removes only ids that the same transaction has added.
-GRANT SELECT, INSERT, UPDATE (attempts, due_at, sent_at, error), DELETE ON :"schema".retry TO :"role";
+GRANT SELECT, INSERT, UPDATE (attempts, due_at, error), DELETE ON :"schema".retry TO :"role";
+-- UPDATE: FOR UPDATE needs it.
+GRANT SELECT, INSERT, UPDATE (shard), DELETE ON :"schema".retry_due TO :"role";
+GRANT SELECT ON :"schema".retry_record TO :"role";
 GRANT EXECUTE ON FUNCTION :"schema".lock_retry_key(smallint, bytea) TO :"role";
 GRANT EXECUTE ON FUNCTION :"schema".take_back_id(smallint, uuid) TO :"role";
 GRANT EXECUTE ON FUNCTION :"schema".take_back_ids(smallint, uuid[]) TO :"role";
@@ -37,7 +40,10 @@ GRANT EXECUTE ON FUNCTION :"schema".lock_retry_keys(smallint, bytea[]) TO :"role
 GRANT EXECUTE ON FUNCTION :"schema".add_retries(smallint, uuid[], integer, integer, bigint[], bigint[], bigint[], boolean, bigint[], text, integer, bytea[], bytea[], bytea[], bytea[], bigint[], bigint[], bytea[]) TO :"role";
 GRANT EXECUTE ON FUNCTION :"schema".defer_retries(smallint, bigint[], bigint[], bigint[], bigint[], bytea[], bigint[]) TO :"role";
 GRANT EXECUTE ON FUNCTION :"schema".end_retries(smallint, bigint[], bigint[]) TO :"role";
-GRANT EXECUTE ON FUNCTION :"schema".release_retries(bigint[], bigint) TO :"role";
+GRANT EXECUTE ON FUNCTION :"schema".due_retries(bigint[], bigint, bigint) TO :"role";
+GRANT EXECUTE ON FUNCTION :"schema".look_for_due_retries(bigint[], bigint) TO :"role";
+GRANT EXECUTE ON FUNCTION :"schema".retries_are_sent(bigint[], bigint[]) TO :"role";
+GRANT EXECUTE ON FUNCTION :"schema".refuse_retry(bigint, bigint, text) TO :"role";
 GRANT SELECT, UPDATE (owner, fence, expires_at) ON :"schema".outbox_relay TO :"role";
 -- The purge: the functions decide which ids are old enough to delete, not their callers.
 GRANT SELECT ON :"schema".kept TO :"role";

@@ -21,8 +21,8 @@ struct Options {
 };
 
 std::string due_text(const postgres::StoredRetry& retry) {
-  if (retry.sent_at) return "sent " + when(*retry.sent_at);
-  return retry.due_at ? when(*retry.due_at) : "behind its key";
+  if (!retry.due_at) return "behind its key";
+  return when(*retry.due_at) + (retry.sent ? ", sent" : "");
 }
 
 Exit list(const Global& global, const Options& options) {
@@ -48,7 +48,7 @@ Exit list(const Global& global, const Options& options) {
                                  {"error", retry.error},
                                  {"stored_at", iso(retry.stored_at)},
                                  {"due_at", iso_or_null(retry.due_at)},
-                                 {"sent_at", iso_or_null(retry.sent_at)}});
+                                 {"sent", retry.sent}});
     }
     print(json);
     return Exit::ok;

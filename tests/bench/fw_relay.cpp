@@ -37,7 +37,7 @@ class TimedOutbox final : public ports::Outbox {
     sent_ += static_cast<std::int64_t>(records.size());
     end_ns_ = bench::now_ns();
   }
-  void refuse(const ports::OutboxRecord&, const std::string& why) override { bench::die(why); }
+  std::optional<std::int64_t> refuse(const ports::OutboxRecord&, const std::string& why) override { bench::die(why); }
   ports::OutboxLag lag() override { return real_->lag(); }
 
   /// Call it after the relay has ended.

@@ -85,11 +85,13 @@ class MemoryOutbox final : public ports::Outbox {
       std::erase_if(state_->outbox, [&](const OutboxRow& row) { return row.record.id == gone->id; });
   }
 
-  void refuse(const ports::OutboxRecord& refused, const std::string& why) override {
+  std::optional<std::int64_t> refuse(const ports::OutboxRecord& refused, const std::string& why) override {
     const auto lock = enter();
     const auto erased =
         std::erase_if(state_->outbox, [&](const OutboxRow& row) { return row.record.id == refused.id; });
-    if (erased > 0) state_->refused.emplace_back(refused, why);
+    if (erased == 0) return std::nullopt;
+    state_->refused.emplace_back(refused, why);
+    return refused.id;
   }
 
   ports::OutboxLag lag() override {

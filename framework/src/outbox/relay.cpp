@@ -186,10 +186,11 @@ void Relay::send_alone(const ports::OutboxRecord& record) {
 }
 
 void Relay::put_aside(const ports::OutboxRecord& record, const std::string& why) {
-  outbox_->refuse(record, why);
-  run_log_->error(Code::outbox_record_refused, "outbox: record " + std::to_string(record.id) + " for topic '" +
+  const auto number = outbox_->refuse(record, why);
+  if (!number) return;
+  run_log_->error(Code::outbox_record_refused, "outbox: record " + std::to_string(*number) + " for topic '" +
                                                    record.message.topic + "' cannot be sent, and is parked: " + why +
-                                                   " Then run: turnstile outbox retry " + std::to_string(record.id));
+                                                   " Then run: turnstile outbox retry " + std::to_string(*number));
 }
 
 void Relay::wait() {

@@ -8,6 +8,8 @@ namespace turnstile::postgres {
 namespace {
 
 constexpr int kRowsAtOnce = 5'000;
+/// Whether the relay has still to send it.
+const std::string kHasEntry = "EXISTS (SELECT FROM retry_due d WHERE d.due_at = r.due_at AND d.id = r.id)";
 constexpr const char* kOfFilter =
     " ($1::bigint IS NULL OR r.id = $1) AND ($2::text IS NULL OR r.topic = $2) AND"
     " ($3::text IS NULL OR r.handler = (SELECT h.id FROM handler h WHERE h.name = $3)) AND"
@@ -27,8 +29,8 @@ std::vector<StoredRetry> Admin::retries(const RetryFilter& filter, std::int64_t 
       "SELECT r.id, h.name, r.topic, r.partition, r.record_offset, r.message_id, r.record_key, "
       "coalesce(octet_length(r.record_payload), 0), r.attempts, r.error, " +
           microseconds_of("r.stored_at") + ", " + microseconds_of("CASE WHEN r.due_at < 'infinity' THEN r.due_at END") +
-          ", " + microseconds_of("r.sent_at") + " FROM retry r JOIN handler h ON h.id = r.handler WHERE" + kOfFilter +
-          "ORDER BY r.sent_at IS NULL, r.due_at, r.id LIMIT $5::bigint",
+          ", r.due_at < 'infinity' AND NOT " + kHasEntry + " FROM retry r JOIN handler h ON h.id = r.handler WHERE" +
+          kOfFilter + "ORDER BY r.due_at, r.id LIMIT $5::bigint",
       arguments);
   std::vector<StoredRetry> all;
   for (std::size_t row = 0; row < rows.size(); ++row) {
@@ -44,18 +46,18 @@ std::vector<StoredRetry> Admin::retries(const RetryFilter& filter, std::int64_t 
                    .error = rows.get<std::string>(row, 9),
                    .stored_at = time_at(rows, row, 10),
                    .due_at = time_or_none(rows, row, 11),
-                   .sent_at = time_or_none(rows, row, 12)});
+                   .sent = rows.get<bool>(row, 12)});
   }
   return all;
 }
 
 RetryCounts Admin::count_retries(const RetryFilter& filter) {
   const Rows rows = session_->ask(
-      "SELECT count(*) FILTER (WHERE r.sent_at IS NULL AND r.due_at > clock_timestamp() AND r.due_at < 'infinity'), "
-      "count(*) FILTER (WHERE r.sent_at IS NULL AND r.due_at <= clock_timestamp()), "
-      "count(*) FILTER (WHERE r.due_at = 'infinity'), count(*) FILTER (WHERE r.sent_at IS NOT NULL) "
-      "FROM retry r WHERE" +
-          std::string(kOfFilter),
+      "SELECT count(*) FILTER (WHERE c.has_entry AND c.due_at > clock_timestamp()), "
+      "count(*) FILTER (WHERE c.has_entry AND c.due_at <= clock_timestamp()), "
+      "count(*) FILTER (WHERE c.due_at = 'infinity'), count(*) FILTER (WHERE c.due_at < 'infinity' AND NOT c.has_entry) "
+      "FROM (SELECT r.due_at, " +
+          kHasEntry + " AS has_entry FROM retry r WHERE" + kOfFilter + ") c",
       arguments_of(filter));
   return {rows.get<std::int64_t>(0, 0), rows.get<std::int64_t>(0, 1), rows.get<std::int64_t>(0, 2),
           rows.get<std::int64_t>(0, 3)};
@@ -63,17 +65,19 @@ RetryCounts Admin::count_retries(const RetryFilter& filter) {
 
 std::int64_t Admin::retry_now(const RetryFilter& filter) {
   // A single one is sent again even if it was sent before: its record may be lost. Its row lets only one of them run.
-  const std::string which = filter.number
-                                ? "r.due_at < 'infinity'"
-                                : "r.due_at > clock_timestamp() AND r.due_at < 'infinity' AND r.sent_at IS NULL";
+  const std::string which = filter.number ? "r.due_at < 'infinity'"
+                                          : "r.due_at > clock_timestamp() AND r.due_at < 'infinity' AND " + kHasEntry;
   std::int64_t all = 0;
   for (;;) {
     const auto some = static_cast<std::int64_t>(
         session_
             ->ask(
-                "UPDATE retry SET due_at = clock_timestamp(), sent_at = NULL WHERE id IN (SELECT r.id FROM retry r WHERE" +
-                    std::string(kOfFilter) + "AND " + which + " ORDER BY r.id LIMIT " + std::to_string(kRowsAtOnce) +
-                    " FOR UPDATE)",
+                "WITH old AS MATERIALIZED (SELECT r.id, r.due_at FROM retry r WHERE" + std::string(kOfFilter) + "AND " +
+                    which + " ORDER BY r.id LIMIT " + std::to_string(kRowsAtOnce) +
+                    " FOR UPDATE), gone AS (DELETE FROM retry_due d USING old WHERE d.due_at = old.due_at AND d.id = old.id), "
+                    "now AS (UPDATE retry r SET due_at = clock_timestamp() FROM old WHERE r.id = old.id "
+                    "RETURNING r.due_at, r.id, r.shard) "
+                    "INSERT INTO retry_due (due_at, id, shard) SELECT due_at, id, shard FROM now",
                 arguments_of(filter))
             .affected());
     all += some;

@@ -16,8 +16,9 @@ const std::string kOutbox =
     ", message_id <> $1::uuid FROM scheduled "
     "WHERE message_id = $1::uuid OR written_at IN (SELECT seen_at FROM took) "
     "UNION ALL SELECT message_id, topic, "
-    "  CASE WHEN sent_at IS NOT NULL THEN 'sent for attempt ' WHEN due_at = 'infinity' THEN 'behind its key, for attempt ' "
-    "       ELSE 'stored for attempt ' END || attempts + 1, " +
+    "  CASE WHEN due_at = 'infinity' THEN 'behind its key, for attempt ' WHEN EXISTS (SELECT FROM retry_due d "
+    "         WHERE d.due_at = retry.due_at AND d.id = retry.id) THEN 'stored for attempt ' ELSE 'sent for attempt ' END "
+    "       || attempts + 1, " +
     microseconds_of("stored_at") + ", " + microseconds_of("CASE WHEN due_at < 'infinity' THEN due_at END") +
     ", false FROM retry WHERE message_id = $1::uuid LIMIT 50";
 

@@ -70,21 +70,32 @@ class PostgresOutbox final : public ports::Outbox {
   std::vector<ports::OutboxRecord> waiting(std::span<const ports::OutboxShard> shards, std::size_t most,
                                            std::size_t bytes) override {
     if (shards.empty()) return {};
+    const auto part_of = [&](std::size_t all) {
+      return static_cast<std::int64_t>(std::max<std::size_t>(all / shards.size(), 1));
+    };
     const auto kept = call(*shared_, [&](Pipeline& pipeline) {
-      add_int8_array(pipeline.arguments(), shards.size(),
-                     [&](std::size_t i) { return std::optional<std::int64_t>(shards[i]); });
-      pipeline.arguments().add_int(static_cast<std::int64_t>(std::max<std::size_t>(most / shards.size(), 1)));
-      pipeline.arguments().add_int(static_cast<std::int64_t>(std::max<std::size_t>(bytes / shards.size(), 1)));
-      pipeline.add(sql().waiting, kCaller, Pipeline::Keep::binary);
+      const auto ask = [&](const std::string& sql, std::int64_t some) {
+        add_int8_array(pipeline.arguments(), shards.size(),
+                       [&](std::size_t i) { return std::optional<std::int64_t>(shards[i]); });
+        pipeline.arguments().add_int(some);
+        pipeline.arguments().add_int(part_of(bytes));
+        pipeline.add(sql, kCaller, Pipeline::Keep::binary);
+      };
+      ask(sql().waiting, part_of(most));
+      ask(sql().due_retries, static_cast<std::int64_t>(most));
     });
     std::vector<ports::OutboxRecord> records;
     for (int row = 0; row < PQntuples(kept[0].get()); ++row) records.push_back(record_in(kept[0].get(), row));
+    for (int row = 0; row < PQntuples(kept[1].get()); ++row) {
+      records.push_back(record_in(kept[1].get(), row));
+      records.back().due_us = int64_in(kept[1].get(), row, 8);
+    }
     return records;
   }
 
   ports::OutboxDue release_due(std::span<const ports::OutboxShard> shards, std::size_t most) override {
     const auto kept = call(*shared_, [&](Pipeline& pipeline) {
-      for (const std::string* statement : {&sql().release_due, &sql().release_retries}) {
+      for (const std::string* statement : {&sql().release_due, &sql().look_for_due_retries}) {
         add_int8_array(pipeline.arguments(), shards.size(),
                        [&](std::size_t i) { return std::optional<std::int64_t>(shards[i]); });
         pipeline.arguments().add_int(static_cast<std::int64_t>(most));
@@ -103,23 +114,39 @@ class PostgresOutbox final : public ports::Outbox {
   }
 
   void remove(std::span<const ports::OutboxRecord* const> records) override {
+    std::vector<const ports::OutboxRecord*> published, stored;
+    for (const auto* record : records) (record->due_us ? stored : published).push_back(record);
     call_in_transaction(*shared_, [&](Pipeline& pipeline) {
       // Records that a crash of the server restores are sent again, with the same id.
       pipeline.add("SET LOCAL synchronous_commit = off", kCaller);
       ArgumentBlock& to = pipeline.arguments();
-      add_int8_array(to, records.size(), [&](std::size_t i) { return std::optional<std::int64_t>(records[i]->shard); });
-      add_int8_array(to, records.size(), [&](std::size_t i) { return std::optional(records[i]->id); });
-      pipeline.add(sql().remove_sent, kCaller);
+      const auto add_numbers = [&](const std::vector<const ports::OutboxRecord*>& of, auto number_of) {
+        add_int8_array(to, of.size(), [&](std::size_t i) { return std::optional<std::int64_t>(number_of(*of[i])); });
+      };
+      const auto id_of = [](const ports::OutboxRecord& record) { return record.id; };
+      if (!published.empty()) {
+        add_numbers(published, [](const ports::OutboxRecord& record) { return record.shard; });
+        add_numbers(published, id_of);
+        pipeline.add(sql().remove_sent, kCaller);
+      }
+      if (!stored.empty()) {
+        add_numbers(stored, id_of);
+        add_numbers(stored, [](const ports::OutboxRecord& record) { return *record.due_us; });
+        pipeline.add(sql().retries_are_sent, kCaller);
+      }
     });
   }
 
-  void refuse(const ports::OutboxRecord& record, const std::string& why) override {
-    call(*shared_, [&](Pipeline& pipeline) {
-      pipeline.arguments().add_int(record.shard);
-      pipeline.arguments().add_int(record.id);
-      pipeline.arguments().add_text(printable(why));
-      pipeline.add(sql().refuse, kCaller);
+  std::optional<std::int64_t> refuse(const ports::OutboxRecord& record, const std::string& why) override {
+    const auto kept = call(*shared_, [&](Pipeline& pipeline) {
+      ArgumentBlock& to = pipeline.arguments();
+      to.add_int(record.due_us ? record.id : record.shard);
+      to.add_int(record.due_us ? *record.due_us : record.id);
+      to.add_text(printable(why));
+      pipeline.add(record.due_us ? sql().refuse_retry : sql().refuse, kCaller, Pipeline::Keep::binary);
     });
+    const PGresult* rows = kept[0].get();
+    return PQntuples(rows) == 0 ? std::nullopt : std::optional(int64_in(rows, 0, 0));
   }
 
   ports::OutboxLag lag() override {

@@ -5,14 +5,21 @@
 
 namespace turnstile::postgres {
 
-// The functions are those of migration 0017.
+// The functions are those of migrations 0017 and 0018.
 
 inline constexpr std::string_view kLockedRetries =
     "SELECT number, is_behind::integer::bigint FROM @.lock_retries($1::smallint, $2::bigint[], $3::bigint[], $4::uuid[])";
 inline constexpr std::string_view kStoredRetries = "SELECT @.stored_retries($1::smallint, $2::uuid[])";
 inline constexpr std::string_view kRetryKeys = "SELECT @.keys_with_retries($1::smallint, $2::bytea[])";
-inline constexpr std::string_view kReleaseRetries =
-    "SELECT moved, next_ms FROM @.release_retries($1::bigint[], $2::bigint)";
+/// With the columns of kWaiting.
+inline constexpr std::string_view kDueRetries =
+    "SELECT shard, number, message_id, topic, record_key, record_payload, header_names, header_values, due_us "
+    "FROM @.due_retries($1::bigint[], $2::bigint, $3::bigint)";
+inline constexpr std::string_view kLookForDueRetries =
+    "SELECT due, next_ms FROM @.look_for_due_retries($1::bigint[], $2::bigint)";
+inline constexpr std::string_view kRetriesAreSent = "SELECT @.retries_are_sent($1::bigint[], $2::bigint[])";
+inline constexpr std::string_view kRefuseRetry =
+    "SELECT number FROM @.refuse_retry($1::bigint, $2::bigint, $3::text) AS number WHERE number IS NOT NULL";
 
 inline constexpr std::string_view kTakeBackIds = "SELECT @.take_back_ids($1::smallint, $2::uuid[])";
 inline constexpr std::string_view kAddRetries = R"(

@@ -386,7 +386,6 @@ WITH owner AS MATERIALIZED (
 ), settled AS (
   DELETE FROM @.retry r USING owner
    WHERE r.id = $18::bigint AND r.attempts = $19::integer AND r.handler = $1::smallint AND r.message_id = $5::uuid
-     AND r.sent_at IS NOT NULL
 )
 SELECT (SELECT count(*) FROM buried) FROM owner)";
 
@@ -537,13 +536,18 @@ Statements::Statements(const std::string& schema) {
   add_retries = in(kAddRetries);
   defer_retries = in(kDeferRetries);
   end_retries = in(kEndRetries);
-  release_retries = in(kReleaseRetries);
+  due_retries = in(kDueRetries);
+  look_for_due_retries = in(kLookForDueRetries);
+  retries_are_sent = in(kRetriesAreSent);
+  refuse_retry = in(kRefuseRetry);
   keep_shards = in(kKeepShards);
   leave_shards = in("UPDATE @.outbox_relay SET owner = NULL WHERE owner = $1::text");
   waiting = in(kWaiting);
   release_due = in(kReleaseDue);
   remove_sent = in(kRemoveSent);
-  refuse = in("UPDATE @.outbox SET shard = -1, refused = $3::text WHERE shard = $1::smallint AND id = $2::bigint");
+  refuse =
+      in("UPDATE @.outbox SET shard = -1, refused = $3::text WHERE shard = $1::smallint AND id = $2::bigint"
+         " RETURNING id");
   lag = in(kLag);
   timeouts =
       "SELECT pg_catalog.set_config('lock_timeout', $1::text, true), "

@@ -30,7 +30,9 @@ constexpr Rights kTables[] = {
     {"SELECT, INSERT, UPDATE (body, replied_at)", "response"},
     {"SELECT, INSERT, UPDATE (shard, refused), DELETE", "outbox"},
     {"SELECT, INSERT, UPDATE (due_at), DELETE", "scheduled"},
-    {"SELECT, INSERT, UPDATE (attempts, due_at, sent_at, error), DELETE", "retry"},
+    {"SELECT, INSERT, UPDATE (attempts, due_at, error), DELETE", "retry"},
+    {"SELECT, INSERT, UPDATE (shard), DELETE", "retry_due"},
+    {"SELECT", "retry_record"},
     {"SELECT, UPDATE (owner, fence, expires_at)", "outbox_relay"},
     {"SELECT, INSERT, UPDATE (redeemed_at), DELETE", "one_time_token"},
     {"SELECT, INSERT, UPDATE (state, owner, fence, expires_at, slot, record_offset, fingerprint, error, claimed_at, unbegun_by, unbegun_in), DELETE",
@@ -61,7 +63,10 @@ constexpr std::string_view kFunctions[] = {
     "bigint[], boolean, bigint[], text, integer, bytea[], bytea[], bytea[], bytea[], bigint[], bigint[], bytea[])",
     "defer_retries(smallint, bigint[], bigint[], bigint[], bigint[], bytea[], bigint[])",
     "end_retries(smallint, bigint[], bigint[])",
-    "release_retries(bigint[], bigint)"};
+    "due_retries(bigint[], bigint, bigint)",
+    "look_for_due_retries(bigint[], bigint)",
+    "retries_are_sent(bigint[], bigint[])",
+    "refuse_retry(bigint, bigint, text)"};
 
 /// "('a', 'b')". The values must not contain quotes.
 std::string values(std::initializer_list<std::string_view> row) {

@@ -36,6 +36,9 @@ struct OutboxRecord {
   /// If not empty, the row is no message that could be sent, and this is why. Other programs may write rows. The relay
   /// refuses such a record.
   std::string unreadable{};
+  /// For a stored message that is sent for its next attempt: when it was due, in microseconds since 1970. `id` is then
+  /// its number. For all others: absent.
+  std::optional<std::int64_t> due_us{};
 };
 
 /// The waiting messages of all shards.
@@ -74,18 +77,19 @@ class Outbox {
   /// Returns the owner's shards at once.
   virtual void leave_shards(const std::string& owner) = 0;
   /// Up to `most` waiting messages of these shards, each shard's in its order. Each shard gets an equal part of `bytes`
-  /// (keys, payloads and headers), and stops once it has reached that. The sum exceeds `bytes` by at most one record of
-  /// each shard.
+  /// (keys, payloads and headers), and stops once it has reached that. Stored messages that are due may get one more
+  /// such part. The sum exceeds this by at most one record of each shard.
   virtual std::vector<OutboxRecord> waiting(std::span<const OutboxShard> shards, std::size_t most,
                                             std::size_t bytes = kOutboxBytes) = 0;
   /// Moves up to `most` scheduled messages of these shards that are due to the messages that wait, behind them, in the
-  /// order of their times. Without shards it only looks. Only the owner of the shards calls it: two that moved messages
+  /// order of their times. Stored messages that are due are counted with them. Without shards it only looks. Only the owner of the shards calls it: two that moved messages
   /// of one key at once could change their order.
   virtual OutboxDue release_due(std::span<const OutboxShard> shards, std::size_t most) = 0;
   /// Removes records that were sent. Records that were removed already are ignored.
   virtual void remove(std::span<const OutboxRecord* const> records) = 0;
-  /// Marks a record that the broker will never accept. The records behind it continue.
-  virtual void refuse(const OutboxRecord& record, const std::string& why) = 0;
+  /// Marks a record that the broker will never accept. The records behind it continue. Returns its number for operators;
+  /// absent: it is gone already.
+  virtual std::optional<std::int64_t> refuse(const OutboxRecord& record, const std::string& why) = 0;
   /// The waiting messages of all shards.
   virtual OutboxLag lag() = 0;
 };

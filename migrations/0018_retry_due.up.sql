@@ -1,0 +1,257 @@
+-- Builds from migration 11 on can run with this schema.
+
+-- What is due is in a table of its own. The relay sends a stored message directly, and removes its entry: no copy of the
+-- message goes through the outbox, and its row is not rewritten.
+--
+-- A consumer of migration 16 or 17 stops with an error when it meets a stored message: replace such consumers together.
+
+-- An entry counts if a row of `retry` has the same id and due_at. Other entries are left over, and the relay removes them.
+-- A row with a finite due_at and no entry was sent.
+DROP INDEX retry_due;
+CREATE TABLE retry_due (
+  due_at timestamptz NOT NULL CHECK (due_at > '-infinity' AND due_at < 'infinity'),
+  id     bigint NOT NULL,    -- of the row in retry
+  shard  smallint NOT NULL,  -- as in retry
+  PRIMARY KEY (due_at, id)
+);
+INSERT INTO retry_due (due_at, id, shard) SELECT due_at, id, shard FROM retry WHERE sent_at IS NULL AND due_at < 'infinity';
+ALTER TABLE retry DROP COLUMN sent_at;
+
+-- The records that the relay sends. The headers name the handler that must run the record, and the row that must still
+-- expect it.
+CREATE VIEW retry_record AS
+SELECT r.id, r.due_at, r.shard, r.message_id, r.topic, r.record_key, r.record_payload,
+       r.header_names || ARRAY['turnstile-replayed-from'::bytea, 'turnstile-replayed-for', 'turnstile-retry'] AS header_names,
+       r.header_values || ARRAY[convert_to(r.topic || '[' || r.partition || ']@' || r.record_offset, 'UTF8'),
+                                convert_to(h.name, 'UTF8'), convert_to(r.id || '.' || r.attempts, 'UTF8')] AS header_values,
+       coalesce(octet_length(r.record_key), 0) + coalesce(octet_length(r.record_payload), 0)
+         + pg_column_size(r.header_names) + pg_column_size(r.header_values) AS bytes
+  FROM retry r JOIN handler h ON h.id = r.handler;
+
+-- As in migration 17.
+CREATE OR REPLACE FUNCTION lock_retries(of_handler smallint, numbers bigint[], of_attempts bigint[], ids uuid[])
+RETURNS TABLE (number bigint, is_behind boolean) LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN QUERY
+  WITH sent AS MATERIALIZED (
+    SELECT r.id, r.record_key, r.in_order, b.place
+      FROM unnest(numbers, of_attempts, ids) WITH ORDINALITY AS b (id, attempts, message_id, place)
+      JOIN retry r ON r.id = b.id AND r.attempts = b.attempts AND r.message_id = b.message_id
+     WHERE r.handler + 0 = of_handler -- the primary key, and no other index
+     ORDER BY r.id FOR UPDATE OF r
+  )
+  SELECT s.id, s.in_order AND s.record_key IS NOT NULL AND (s.first_from_here < s.id OR (
+           SELECT e.id FROM retry e
+            WHERE e.handler = of_handler AND md5(e.record_key) = md5(s.record_key) AND e.record_key = s.record_key
+              AND e.in_order AND e.id < s.id AND e.id NOT IN (SELECT x.id FROM sent x) LIMIT 1) IS NOT NULL)
+    FROM (SELECT y.*, min(y.id) OVER (PARTITION BY y.in_order, y.record_key ORDER BY y.place DESC
+                                      ROWS UNBOUNDED PRECEDING) AS first_from_here FROM sent y) s;
+END $$;
+
+-- As in migration 17, in one statement for all, so that a drop is seen as a whole.
+CREATE OR REPLACE FUNCTION stored_retries(of_handler smallint, ids uuid[]) RETURNS SETOF uuid LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN QUERY
+  SELECT i.id FROM unnest(ids) AS i (id)
+   WHERE (SELECT r.id FROM retry r WHERE r.handler = of_handler AND r.message_id = i.id) IS NOT NULL
+      OR (SELECT d.id FROM dead d
+           WHERE d.message_id = i.id AND d.handler + 0 = of_handler -- the index of the ids, and no other one
+             AND d.reason = 'dropped' AND d.replayed_at IS NULL LIMIT 1) IS NOT NULL;
+END $$;
+
+-- As in migration 17.
+CREATE OR REPLACE FUNCTION add_retries(of_handler smallint, ids uuid[], of_slot integer, of_incarnation integer, offsets bigint[],
+                            of_attempts bigint[], delays_ms bigint[], are_in_order boolean, shards bigint[], of_topic text,
+                            of_partition integer, keys bytea[], payloads bytea[], names bytea[], header_contents bytea[],
+                            headers_end bigint[], times_ms bigint[], errors bytea[]) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+  added bigint;
+BEGIN
+  IF are_in_order THEN PERFORM lock_retry_keys(of_handler, keys); END IF;
+  WITH new AS (
+    INSERT INTO retry (handler, message_id, slot, incarnation, record_offset, attempts, due_at, in_order, shard, topic,
+                       partition, record_key, record_payload, header_names, header_values, record_timestamp, error)
+    SELECT of_handler, m.id, of_slot, of_incarnation, m.at_offset, m.failed,
+           CASE WHEN are_in_order AND m.key IS NOT NULL
+                 AND (row_number() OVER (PARTITION BY m.key ORDER BY m.place) > 1
+                      OR (SELECT r.id FROM retry r WHERE r.handler = of_handler AND md5(r.record_key) = md5(m.key)
+                             AND r.record_key = m.key AND r.in_order LIMIT 1) IS NOT NULL)
+                THEN timestamptz 'infinity' ELSE clock_timestamp() + m.delay_ms * interval '1 millisecond' END,
+           are_in_order, m.shard, of_topic, of_partition, m.key, m.payload,
+           coalesce(names[m.first:m.last], '{}'), coalesce(header_contents[m.first:m.last], '{}'),
+           timestamptz 'epoch' + m.time_ms * interval '1 millisecond', convert_from(m.error, 'UTF8')
+      FROM (SELECT u.*, coalesce(lag(u.last) OVER (ORDER BY u.place), 0) + 1 AS first
+              FROM unnest(ids, offsets, of_attempts, delays_ms, shards, keys, payloads, headers_end, times_ms, errors)
+                   WITH ORDINALITY AS u (id, at_offset, failed, delay_ms, shard, key, payload, last, time_ms, error, place)) m
+     ORDER BY m.place
+    ON CONFLICT (handler, message_id) DO NOTHING RETURNING id, due_at, shard
+  ), due AS (
+    INSERT INTO retry_due (due_at, id, shard) SELECT n.due_at, n.id, n.shard FROM new n WHERE n.due_at < 'infinity'
+  )
+  SELECT count(*) FROM new INTO added;
+  -- A message may have been placed behind one that was not added.
+  IF are_in_order AND added < cardinality(ids) THEN
+    WITH first AS (
+      UPDATE retry r SET due_at = clock_timestamp()
+       WHERE r.due_at = 'infinity' AND r.id IN (
+               SELECT (SELECT o.id FROM retry o WHERE o.handler = of_handler AND md5(o.record_key) = md5(k.key)
+                          AND o.record_key = k.key AND o.in_order ORDER BY o.id LIMIT 1)
+                 FROM (SELECT DISTINCT u.key FROM unnest(keys) AS u (key) WHERE u.key IS NOT NULL) k)
+      RETURNING r.id, r.due_at, r.shard
+    )
+    INSERT INTO retry_due (due_at, id, shard) SELECT f.due_at, f.id, f.shard FROM first f;
+  END IF;
+END $$;
+
+-- As in migration 17.
+CREATE OR REPLACE FUNCTION defer_retries(of_handler smallint, numbers bigint[], were_attempts bigint[], of_attempts bigint[],
+                              delays_ms bigint[], errors bytea[], settled bigint[]) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM lock_retry_keys(of_handler, ARRAY(SELECT r.record_key FROM retry r WHERE r.id = ANY (numbers) AND r.in_order));
+  WITH again AS (
+    UPDATE retry r SET attempts = d.attempts, error = convert_from(d.error, 'UTF8'),
+           due_at = CASE WHEN r.in_order AND r.record_key IS NOT NULL AND (
+                                SELECT e.id FROM retry e
+                                 WHERE e.handler = of_handler AND md5(e.record_key) = md5(r.record_key)
+                                   AND e.record_key = r.record_key AND e.in_order AND e.id < r.id AND e.id <> ALL (settled)
+                                 LIMIT 1) IS NOT NULL
+                         THEN timestamptz 'infinity' ELSE clock_timestamp() + d.delay_ms * interval '1 millisecond' END
+      FROM unnest(numbers, were_attempts, of_attempts, delays_ms, errors) AS d (id, were, attempts, delay_ms, error)
+     WHERE r.id = d.id AND r.attempts = d.were AND r.handler + 0 = of_handler
+    RETURNING r.id, r.due_at, r.shard
+  )
+  INSERT INTO retry_due (due_at, id, shard) SELECT a.due_at, a.id, a.shard FROM again a WHERE a.due_at < 'infinity';
+END $$;
+
+-- As in migration 17.
+CREATE OR REPLACE FUNCTION end_retries(of_handler smallint, numbers bigint[], of_attempts bigint[]) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+  DELETE FROM retry r USING unnest(numbers, of_attempts) AS d (id, attempts)
+   WHERE r.id = d.id AND r.attempts = d.attempts AND r.handler + 0 = of_handler;
+END $$;
+
+-- As in migration 17. It also removes the entries of what is gone.
+CREATE OR REPLACE FUNCTION retries_are_settled() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER AS $$
+DECLARE
+  of_one record;
+BEGIN
+  DELETE FROM retry_due d USING gone g WHERE d.due_at = g.due_at AND d.id = g.id;
+  FOR of_one IN SELECT handler, array_agg(record_key) AS keys FROM gone
+                 WHERE in_order AND record_key IS NOT NULL GROUP BY handler ORDER BY handler LOOP
+    PERFORM lock_retry_keys(of_one.handler, of_one.keys);
+  END LOOP;
+  WITH next AS (
+    UPDATE retry r SET due_at = statement_timestamp()
+      FROM (SELECT handler, record_key, count(*) AS settled FROM gone
+             WHERE in_order AND record_key IS NOT NULL GROUP BY handler, record_key) k
+     CROSS JOIN LATERAL (
+       SELECT w.id
+         FROM (SELECT f.id, f.due_at, first_value(f.due_at) OVER (ORDER BY f.id) AS first_due
+                 FROM (SELECT o.id, o.due_at FROM retry o
+                        WHERE o.handler = k.handler AND md5(o.record_key) = md5(k.record_key)
+                          AND o.record_key = k.record_key AND o.in_order
+                        ORDER BY o.id LIMIT 32) f) w -- what is read is bounded, and so is the number that is under way
+        WHERE w.due_at = 'infinity' AND (w.first_due = 'infinity' OR w.first_due <= statement_timestamp())
+        ORDER BY w.id LIMIT 2 * k.settled) n
+     WHERE r.id = n.id AND r.due_at = 'infinity' RETURNING r.id, r.due_at, r.shard
+  )
+  INSERT INTO retry_due (due_at, id, shard) SELECT x.due_at, x.id, x.shard FROM next x;
+  RETURN NULL;
+END $$;
+
+-- Up to `most` messages that are due, in the order of their times, until they have so many bytes; the first is always
+-- returned. `due_us`: with `number`, the entry. Entries that do not count are removed.
+DROP FUNCTION release_retries(bigint[], bigint);
+CREATE FUNCTION due_retries(of_shards bigint[], most bigint, most_bytes bigint)
+RETURNS TABLE (shard bigint, number bigint, message_id uuid, topic text, record_key bytea, record_payload bytea,
+               header_names bytea[], header_values bytea[], due_us bigint) LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN QUERY
+  WITH due AS MATERIALIZED (
+    SELECT e.due_at, e.id FROM retry_due e
+     WHERE e.shard = ANY (of_shards) AND e.due_at <= statement_timestamp() ORDER BY e.due_at, e.id LIMIT most
+  ), found AS MATERIALIZED (
+    SELECT d.due_at AS entry_at, d.id AS entry, r.*
+      FROM due d LEFT JOIN retry_record r ON r.id = d.id AND r.due_at = d.due_at
+  ), left_over AS (
+    DELETE FROM retry_due e USING found f WHERE f.id IS NULL AND e.due_at = f.entry_at AND e.id = f.entry
+  )
+  SELECT f.shard::bigint, f.id, f.message_id, f.topic, f.record_key, f.record_payload, f.header_names, f.header_values,
+         (extract(epoch FROM f.due_at) * 1000000)::bigint
+    FROM (SELECT o.*, sum(o.bytes) OVER (ORDER BY o.due_at, o.id ROWS UNBOUNDED PRECEDING) - o.bytes AS before
+            FROM found o WHERE o.id IS NOT NULL) f
+   WHERE f.before < most_bytes ORDER BY f.due_at, f.id;
+END $$;
+
+-- `due`: how many entries of these shards are due, up to `most`. `next_ms`: when the next one of any shard is; NULL: none.
+CREATE FUNCTION look_for_due_retries(of_shards bigint[], most bigint, OUT due bigint, OUT next_ms bigint)
+LANGUAGE plpgsql AS $$
+BEGIN
+  SELECT count(*) FROM (SELECT FROM retry_due e WHERE e.shard = ANY (of_shards) AND e.due_at <= statement_timestamp()
+                         ORDER BY e.due_at, e.id LIMIT most) d INTO due;
+  SELECT greatest(ceil(extract(epoch FROM e.due_at - statement_timestamp()) * 1000), 0)::bigint
+    FROM retry_due e ORDER BY e.due_at LIMIT 1 INTO next_ms;
+END $$;
+
+-- Removes the entries of what was sent. It waits for nobody: an entry that is locked goes with its message, or is sent again.
+CREATE FUNCTION retries_are_sent(numbers bigint[], due_us bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  WITH sent AS MATERIALIZED (
+    SELECT e.due_at, e.id FROM unnest(numbers, due_us) AS s (id, us)
+      JOIN retry_due e ON e.due_at = timestamptz 'epoch' + s.us * interval '1 microsecond' AND e.id = s.id
+       FOR UPDATE OF e SKIP LOCKED
+  )
+  DELETE FROM retry_due e USING sent s WHERE e.due_at = s.due_at AND e.id = s.id;
+END $$;
+
+-- The broker will never accept the record. It waits in the outbox for an operator, with the number that is returned. NULL:
+-- the entry is gone.
+CREATE FUNCTION refuse_retry(of_number bigint, of_due_us bigint, why text) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+  entry_at CONSTANT timestamptz := timestamptz 'epoch' + of_due_us * interval '1 microsecond';
+  outbox_number bigint;
+BEGIN
+  DELETE FROM retry_due e WHERE e.due_at = entry_at AND e.id = of_number;
+  IF NOT FOUND THEN RETURN NULL; END IF;
+  INSERT INTO outbox (shard, message_id, topic, record_key, record_payload, header_names, header_values, refused)
+  SELECT -1, r.message_id, r.topic, r.record_key, r.record_payload, r.header_names, r.header_values, why
+    FROM retry_record r WHERE r.id = of_number AND r.due_at = entry_at RETURNING id INTO outbox_number;
+  RETURN outbox_number;
+END $$;
+
+DO $$
+DECLARE
+  fun text;
+BEGIN
+  FOR fun IN SELECT p.oid::regprocedure::text FROM pg_proc p
+              WHERE p.pronamespace = (SELECT n.oid FROM pg_namespace n WHERE n.nspname = current_schema())
+                AND p.proname IN ('lock_retries', 'stored_retries', 'keys_with_retries', 'take_back_ids', 'lock_retry_keys',
+                                  'add_retries', 'defer_retries', 'end_retries', 'retries_are_settled', 'due_retries',
+                                  'look_for_due_retries', 'retries_are_sent', 'refuse_retry') ORDER BY 1 LOOP
+    EXECUTE format('ALTER FUNCTION %s SET search_path = %I, pg_temp', fun, current_schema());
+    IF fun NOT LIKE '%stored_retries(%' AND fun NOT LIKE '%take_back_ids(%' THEN
+      EXECUTE format('ALTER FUNCTION %s SET plan_cache_mode = force_custom_plan', fun);
+    END IF;
+    EXECUTE format('ALTER FUNCTION %s SET enable_seqscan = off', fun);
+    EXECUTE format('ALTER FUNCTION %s SET enable_hashjoin = off', fun);
+    EXECUTE format('ALTER FUNCTION %s SET enable_mergejoin = off', fun);
+    -- Where a plan has no other choice than what is off, its cost is so high that PostgreSQL would compile it, which takes
+    -- longer than all the rest.
+    EXECUTE format('ALTER FUNCTION %s SET jit = off', fun);
+    EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', fun);
+    IF fun NOT LIKE '%retries_are_settled()' THEN PERFORM grant_to_consumers('EXECUTE', 'FUNCTION ' || fun); END IF;
+  END LOOP;
+END $$;
+-- What is due is read in the order of its index, and not all of it to sort it.
+ALTER FUNCTION due_retries(bigint[], bigint, bigint) SET enable_sort = off;
+ALTER FUNCTION due_retries(bigint[], bigint, bigint) SET enable_bitmapscan = off;
+ALTER FUNCTION look_for_due_retries(bigint[], bigint) SET enable_sort = off;
+ALTER FUNCTION look_for_due_retries(bigint[], bigint) SET enable_bitmapscan = off;
+SELECT grant_to_consumers('SELECT', 'retry_record');
+SELECT grant_to_consumers('SELECT, INSERT, UPDATE (shard), DELETE', 'retry_due');
+
+INSERT INTO compatible_migration (number, name, builds_from) VALUES (18, 'retry_due', 11);
