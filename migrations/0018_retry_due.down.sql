@@ -46,6 +46,16 @@ BEGIN
   END LOOP;
 END $$;
 
+CREATE OR REPLACE FUNCTION take_back_ids(of_handler smallint, of_messages uuid[]) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER AS $$
+DECLARE
+  one uuid;
+BEGIN
+  FOREACH one IN ARRAY of_messages LOOP
+    DELETE FROM inbox WHERE handler = of_handler AND id = one AND xmin = pg_current_xact_id()::xid;
+  END LOOP;
+END $$;
+
 CREATE OR REPLACE FUNCTION add_retries(of_handler smallint, ids uuid[], of_slot integer, of_incarnation integer, offsets bigint[],
                             of_attempts bigint[], delays_ms bigint[], are_in_order boolean, shards bigint[], of_topic text,
                             of_partition integer, keys bytea[], payloads bytea[], names bytea[], header_contents bytea[],

@@ -59,6 +59,21 @@ BEGIN
              AND d.reason = 'dropped' AND d.replayed_at IS NULL LIMIT 1) IS NOT NULL;
 END $$;
 
+-- As in migration 17. An inbox in partitions would look for each id in each partition.
+CREATE OR REPLACE FUNCTION take_back_ids(of_handler smallint, of_messages uuid[]) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER AS $$
+DECLARE
+  one uuid;
+BEGIN
+  IF (SELECT c.relkind FROM pg_class c WHERE c.oid = 'inbox'::regclass) = 'r' THEN
+    DELETE FROM inbox WHERE handler = of_handler AND id = ANY (of_messages) AND xmin = pg_current_xact_id()::xid;
+    RETURN;
+  END IF;
+  FOREACH one IN ARRAY of_messages LOOP
+    DELETE FROM inbox WHERE handler = of_handler AND id = one AND xmin = pg_current_xact_id()::xid;
+  END LOOP;
+END $$;
+
 -- As in migration 17.
 CREATE OR REPLACE FUNCTION add_retries(of_handler smallint, ids uuid[], of_slot integer, of_incarnation integer, offsets bigint[],
                             of_attempts bigint[], delays_ms bigint[], are_in_order boolean, shards bigint[], of_topic text,
@@ -79,11 +94,11 @@ BEGIN
                              AND r.record_key = m.key AND r.in_order LIMIT 1) IS NOT NULL)
                 THEN timestamptz 'infinity' ELSE clock_timestamp() + m.delay_ms * interval '1 millisecond' END,
            are_in_order, m.shard, of_topic, of_partition, m.key, m.payload,
-           coalesce(names[m.first:m.last], '{}'), coalesce(header_contents[m.first:m.last], '{}'),
+           coalesce(names[m.before + 1:m.last], '{}'), coalesce(header_contents[m.before + 1:m.last], '{}'),
            timestamptz 'epoch' + m.time_ms * interval '1 millisecond', convert_from(m.error, 'UTF8')
-      FROM (SELECT u.*, coalesce(lag(u.last) OVER (ORDER BY u.place), 0) + 1 AS first
-              FROM unnest(ids, offsets, of_attempts, delays_ms, shards, keys, payloads, headers_end, times_ms, errors)
-                   WITH ORDINALITY AS u (id, at_offset, failed, delay_ms, shard, key, payload, last, time_ms, error, place)) m
+      FROM unnest(ids, offsets, of_attempts, delays_ms, shards, keys, payloads, headers_end,
+                  (0::bigint || headers_end)[1:cardinality(ids)], times_ms, errors)
+           WITH ORDINALITY AS m (id, at_offset, failed, delay_ms, shard, key, payload, last, before, time_ms, error, place)
      ORDER BY m.place
     ON CONFLICT (handler, message_id) DO NOTHING RETURNING id, due_at, shard
   ), due AS (
