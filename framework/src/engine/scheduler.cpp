@@ -252,7 +252,7 @@ void Scheduler::finish(LaneUnit& unit, UnitResult result, WorkerSlot& slot) {
   {
     const std::lock_guard lock(mutex_);
     slot.lane.reset();
-    apply(unit, result, now);
+    apply(unit, result, slot.since, now);
     if (std::exchange(unit.probes, false)) {
       unit.lane->topic.runner.breaker()->leave();
       wake_all();
@@ -284,10 +284,10 @@ bool Scheduler::has_room(const Lane& lane) const noexcept {
          lane.bytes() <= window_.bytes - window_.bytes / 4;
 }
 
-void Scheduler::apply(LaneUnit& unit, UnitResult& result, SteadyTime now) {
+void Scheduler::apply(LaneUnit& unit, UnitResult& result, SteadyTime began, SteadyTime now) {
   LaneState& lane = *unit.lane;
   if (unit.unclaimed) lane.topic.unclaimed += result.counts.unclaimed;
-  else note_store(result, now, lane.topic);
+  else note_store(result, began, now, lane.topic);
   if (unit.looks_up) {
     lane.lane.return_lent();
     for (std::size_t i = 0; i < unit.works.size(); ++i) {

@@ -117,8 +117,8 @@ class Scheduler {
   bool pick_look_up(const LanePtr& lane, LaneUnit& unit);
   std::size_t unit_size(const LaneState& lane) const;
   [[nodiscard]] SteadyTime next_event(SteadyTime now) const;
-  void apply(LaneUnit& unit, UnitResult& result, SteadyTime now);
-  void note_store(const UnitResult& result, SteadyTime now, const TopicState& topic);
+  void apply(LaneUnit& unit, UnitResult& result, SteadyTime began, SteadyTime now);
+  void note_store(const UnitResult& result, SteadyTime began, SteadyTime now, const TopicState& topic);
   void store_changed(bool available, const std::string& why);
 
   /// A limiter delivers permits through it, because the limiter may outlive the scheduler.

@@ -8,13 +8,13 @@
 
 namespace turnstile::detail {
 
-void Scheduler::note_store(const UnitResult& result, SteadyTime now, const TopicState& topic) {
+void Scheduler::note_store(const UnitResult& result, SteadyTime began, SteadyTime now, const TopicState& topic) {
   if (!topic.needs_store()) return;
   if (result.end == UnitResult::End::store_unavailable) {
     thread_local std::minstd_rand generator{std::random_device{}()};
-    if (breaker_.failed(now, std::uniform_real_distribution<double>(0.0, 1.0)(generator)))
+    if (breaker_.failed(began, now, std::uniform_real_distribution<double>(0.0, 1.0)(generator)))
       store_changed(false, result.why);
-  } else if (breaker_.answered()) {
+  } else if (breaker_.answered(now)) {
     store_changed(true, {});
   }
 }
@@ -54,12 +54,13 @@ std::vector<bool> Scheduler::take_store_changes() {
 
 void Scheduler::store_answered() {
   const std::lock_guard lock(mutex_);
-  if (breaker_.answered()) store_changed(true, {});
+  if (breaker_.answered(std::chrono::steady_clock::now())) store_changed(true, {});
 }
 
 void Scheduler::store_failed(const std::string& why) {
   const std::lock_guard lock(mutex_);
-  if (breaker_.failed(std::chrono::steady_clock::now(), 0)) store_changed(false, why);
+  const SteadyTime now = std::chrono::steady_clock::now();
+  if (breaker_.failed(now, now, 0)) store_changed(false, why);
 }
 
 bool Scheduler::store_available() const {

@@ -30,13 +30,17 @@ class StoreBreaker {
   [[nodiscard]] bool is_closed() const noexcept { return closed_; }
 
   /// The store answered. True if this changes the state.
-  bool answered() {
+  bool answered(SteadyTime now) {
     probing_ = false;
     delay_ = kFirst;
-    return !std::exchange(closed_, true);
+    if (closed_) return false;
+    closed_at_ = now;
+    return closed_ = true;
   }
-  /// The store failed. `random` in [0, 1) subtracts up to half of the delay. True if this changes the state.
-  bool failed(SteadyTime now, double random) {
+  /// The store failed a unit that began then. What began before the breaker closed may have met the outage that is over,
+  /// and changes nothing. `random` in [0, 1) subtracts up to half of the delay. True if this changes the state.
+  bool failed(SteadyTime began, SteadyTime now, double random) {
+    if (closed_ && began < closed_at_) return false;
     probing_ = false;
     const auto cut = std::chrono::duration_cast<std::chrono::milliseconds>(delay_ * (random / 2));
     next_probe_ = now + (delay_ - cut);
@@ -51,7 +55,7 @@ class StoreBreaker {
   static constexpr std::chrono::milliseconds kCap{5'000};
   bool closed_ = true;
   bool probing_ = false;
-  SteadyTime next_probe_{};
+  SteadyTime next_probe_{}, closed_at_{};
   std::chrono::milliseconds delay_ = kFirst;
 };
 
