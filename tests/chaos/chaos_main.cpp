@@ -4,11 +4,11 @@
 //     creates the topics TOPIC (6 partitions) and TOPIC.dlq, then publishes RATE messages in a second until SIGTERM:
 //     ids 0, 1, 2, …, every tenth twice. Prints "ready" once the topics exist. At the end it waits for the last
 //     acknowledgement and prints {"records": …, "distinct": …}.
-//   chaos consume CONFIG TOPIC SCHEMA WORK_MS JOURNAL [elsewhere | poison | poison-forgiven]
+//   chaos consume CONFIG TOPIC SCHEMA WORK_MS JOURNAL [elsewhere | poison | poison-forgiven | service:FILE]
 //     a consumer whose effect is a row. It writes "ID OFFSET" to JOURNAL before each run. `elsewhere`: the known-bad
 //     build, whose effects are in another transaction, so that a kill separates them from the inbox row. `poison`: the
 //     process aborts at the message with id 501. `poison-forgiven`: the same in the known-bad build, which suspects no
-//     message.
+//     message. `service:FILE`: while FILE exists, the messages of each fifth key fail.
 //   chaos limited CONFIG TOPIC SCHEMA WORK_MS FOLDER
 //     the same under a limit of the whole cluster. Its journal is that of tests/support/journal.hpp. Every 50th message
 //     takes 20 times as long.
@@ -26,6 +26,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <deque>
+#include <filesystem>
 #include <iostream>
 #include <map>
 #include <mutex>
@@ -148,6 +149,7 @@ int consume(int argc, char** argv) {
   const int journal = ::open(argv[6], O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   const std::string way = argc > 7 ? argv[7] : "";
   const bool broken = way == "elsewhere", poisoned = way.starts_with("poison");
+  const std::string down = way.starts_with("service:") ? way.substr(8) : "";
   Elsewhere elsewhere(config.postgres->url.reveal());
   const std::string insert = "INSERT INTO " + table + " (id, pid, record_partition, record_offset, record_key) VALUES ";
   Backends backends = connect(config);
@@ -163,6 +165,8 @@ int consume(int argc, char** argv) {
                 throw std::runtime_error("the journal cannot be written");
               std::this_thread::sleep_for(work);
               const std::string key(message.key().value_or(""));
+              if (!down.empty() && std::stoi(key) % 5 == 0 && std::filesystem::exists(down))
+                throw std::runtime_error("the service is down");
               if (broken) {
                 elsewhere.exec(insert + "(" + id + ", " + std::to_string(::getpid()) + ", " +
                                std::to_string(message.partition()) + ", " + std::to_string(message.offset()) + ", " +

@@ -138,6 +138,9 @@ handler_timeout = "2s"
 
     def finish(self, missing=0):
         self.drain(missing)
+        self.finish_drained()
+
+    def finish_drained(self):
         table = f"{self.schema}.effect"
         ends = []
         for process in self.living:
