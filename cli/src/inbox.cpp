@@ -52,6 +52,15 @@ void print_claims(const std::string& id, const std::vector<postgres::ClaimedMess
   }
 }
 
+void print_stored(const std::vector<postgres::StoredMessage>& stored) {
+  for (const auto& message : stored) {
+    fmt::print("stored for attempt {} by {}, {}, from {}@{}: {}; see: turnstile retries list\n", message.attempts + 1,
+               one_line(message.handler, 60),
+               message.due_at ? "due " + when(*message.due_at) : "behind an earlier message of its key",
+               to_string(message.from.at), message.from.offset, one_line(message.error, 200));
+  }
+}
+
 void print_dead(const std::vector<postgres::DeadSummary>& dead) {
   for (const auto& letter : dead) {
     fmt::print("dead letter {} of {}: {}, {}{}; see: turnstile dlq show {}\n", letter.number,
@@ -67,16 +76,17 @@ Exit inspect_id(const Global& global, const Options& options) {
   auto admin = open_admin(load_settings(global));
   if (options.handler) require_handler(admin, *options.handler);
   const MessageId id = MessageId::from(options.id);
-  const auto [seen, claims, dead] = inspect(admin, id, options.handler);
+  const auto [seen, claims, stored, dead] = inspect(admin, id, options.handler);
   if (global.json) {
-    print(to_json(id, {seen, claims, dead}));
+    print(to_json(id, {seen, claims, stored, dead}));
   } else {
     const std::string name = one_line(options.id, 80);
     fmt::print("{}{}\n", name, name == id.text() ? "" : ", kept as " + id.text());
-    if (seen.empty() && claims.empty())
+    if (seen.empty() && claims.empty() && stored.empty())
       fmt::print("not seen{}\n", options.handler ? " by " + one_line(*options.handler, 60) : "");
     if (!seen.empty()) print_seen(seen);
     print_claims(id.text(), claims);
+    print_stored(stored);
     print_dead(dead);
   }
   return seen.empty() ? Exit::problems : Exit::ok;

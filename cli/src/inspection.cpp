@@ -32,6 +32,17 @@ Json to_json(const postgres::ClaimedMessage& claim) {
   return json;
 }
 
+Json to_json(const postgres::StoredMessage& stored) {
+  return {{"handler", stored.handler},
+          {"number", stored.number},
+          {"topic", stored.from.at.topic},
+          {"partition", stored.from.at.partition},
+          {"offset", stored.from.offset},
+          {"attempts", stored.attempts},
+          {"due_at", iso_or_null(stored.due_at)},
+          {"error", stored.error}};
+}
+
 Json brief(const postgres::DeadSummary& dead) {
   return {{"number", dead.number},
           {"handler", dead.handler},
@@ -48,13 +59,18 @@ Inspection inspect(postgres::Admin& admin, const MessageId& id, const std::optio
   filter.id = id;
   filter.handler = handler;
   filter.with_replayed = true;
-  return {admin.inspect(id, handler), admin.claims(id, handler), admin.dead(filter).letters};
+  return {admin.inspect(id, handler), admin.claims(id, handler), admin.stored(id, handler), admin.dead(filter).letters};
 }
 
 Json to_json(const MessageId& id, const Inspection& inspection) {
-  Json json{{"id", id.text()}, {"seen", Json::array()}, {"claims", Json::array()}, {"dead", Json::array()}};
+  Json json{{"id", id.text()},
+            {"seen", Json::array()},
+            {"claims", Json::array()},
+            {"stored", Json::array()},
+            {"dead", Json::array()}};
   for (const auto& message : inspection.seen) json["seen"].push_back(to_json(message));
   for (const auto& claim : inspection.claims) json["claims"].push_back(to_json(claim));
+  for (const auto& stored : inspection.stored) json["stored"].push_back(to_json(stored));
   for (const auto& letter : inspection.dead) json["dead"].push_back(brief(letter));
   return json;
 }

@@ -13,6 +13,7 @@ namespace turnstile::cli {
 struct Inspection {
   std::vector<postgres::SeenMessage> seen;
   std::vector<postgres::ClaimedMessage> claims;
+  std::vector<postgres::StoredMessage> stored;
   std::vector<postgres::DeadSummary> dead;  ///< also those that were replayed
 };
 

@@ -200,6 +200,7 @@ class Rewinder {
     switch (fate) {
       case postgres::IdFate::none: ++counted.run; return;
       case postgres::IdFate::took_effect: ++counted.duplicates; return;
+      case postgres::IdFate::stored: ++counted.stored; return;
       case postgres::IdFate::in_doubt: ++counted.in_doubt; return;
       case postgres::IdFate::killed: ++counted.stay_dead; return;
       case postgres::IdFate::dead: break;
@@ -256,6 +257,7 @@ class Rewinder {
                  {"partitions", partitions},
                  {"records", counted.read},
                  {"duplicates", counted.duplicates},
+                 {"stored", counted.stored},
                  {"run", counted.run},
                  {"run_dead_letters", counted.dead},
                  {"in_doubt", counted.in_doubt},
@@ -281,6 +283,9 @@ class Rewinder {
       if (records > 0) fmt::print("  {} {}\n", number(records), what);
     };
     line(counted.duplicates, "are duplicates, and are skipped: they took effect");
+    line(counted.stored,
+         "are stored for a later attempt, or were dropped there, and are skipped: see turnstile retries list, and "
+         "turnstile dlq list --reason dropped");
     line(counted.run,
          "run: nothing shows that they took effect" +
              (counted.dead > 0 ? fmt::format(". Of these, {} are dead letters", number(counted.dead)) : ""));

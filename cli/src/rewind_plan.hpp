@@ -37,6 +37,7 @@ std::int64_t settled_records(const Rewind& rewind, Offset settled);
 struct RewindCount {
   std::int64_t read = 0;
   std::int64_t duplicates = 0;  ///< they took effect
+  std::int64_t stored = 0;      ///< they wait for a later attempt, or were dropped there
   std::int64_t run = 0;         ///< nothing shows that they took effect
   std::int64_t dead = 0;        ///< of `run`: they are dead letters
   std::int64_t in_doubt = 0;    ///< parked, or in doubt

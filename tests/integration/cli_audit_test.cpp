@@ -3,13 +3,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <sstream>
 
 #include "tests/support/cli.hpp"
 #include "tests/support/world.hpp"
+#include "turnstile/error.hpp"
+#include "turnstile/kafka/admin.hpp"
 #include "turnstile/kafka/record_reader.hpp"
 
 namespace turnstile::test {
@@ -266,6 +270,43 @@ TEST_F(CliAudit, looks_only_at_the_records_between_two_times) {
   EXPECT_TRUE(none["holds"]);
   const auto all = Json::parse(audit(world, "--from", "1h ago", "--json").out);
   EXPECT_EQ(all["records"], 11);
+}
+
+TEST_F(CliAudit, a_topic_that_was_created_again_and_not_read_since_is_no_violation) {
+  World world(1);
+  world.publish(20);
+  handle(world);
+  const kafka::Settings kafka{{"bootstrap.servers", kafka_servers()}};
+  kafka::delete_topic(kafka, world.topic());
+  ASSERT_TRUE(eventually(
+      [&] {
+        try {
+          return kafka::create_topic(kafka, {world.topic(), 1, -1, {}});
+        } catch (const BrokerError&) {  // the old one is still being deleted
+          return false;
+        }
+      },
+      30s));
+  const Finished empty = audit(world);
+  EXPECT_EQ(empty.code, 0) << empty.out;
+  EXPECT_THAT(empty.out, HasSubstr("cannot tell: 20 effects"));
+  // Their offsets lie below the watermark of the old log.
+  const auto sender = world.broker().open_sender();
+  for (const std::string id : {"new0", "new1"}) {
+    OwnedMessage message;
+    message.topic = world.topic();
+    message.headers = {{"message-id", id}};
+    ASSERT_EQ(sender->send(std::span(&message, 1)).front().kind, ports::BrokerSender::Fate::Kind::sent);
+  }
+  const auto fresh = Json::parse(audit(world, "--json").out);
+  EXPECT_TRUE(fresh["holds"]) << fresh.dump();
+  EXPECT_EQ(fresh["records"], 2);
+}
+
+TEST(RecordReader, gives_up_after_its_patience) {
+  const auto began = std::chrono::steady_clock::now();
+  EXPECT_THROW(kafka::RecordReader({{"bootstrap.servers", "127.0.0.1:1"}}, "payments", nullptr, 300ms), BrokerError);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 10s);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Json = nlohmann::json;
 
 class CliRewind : public ::testing::TestWithParam<const char*> {
@@ -118,6 +119,41 @@ TEST_P(CliRewindIds, a_message_that_was_never_handled_takes_effect) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, CliRewindIds, ::testing::Values("transactional", "leased"),
+                         [](const auto& mode) { return std::string(mode.param); });
+
+class CliRewindStored : public CliRewind {};
+
+TEST_P(CliRewindStored, a_message_that_waits_for_a_later_attempt_is_not_counted_as_done) {
+  toml_ =
+      world_->toml("mode = \"transactional\"\nretry = { durable = \"wait\", attempts = 9, backoff = \"1h..1h\" }\n");
+  cli_.folder().write("turnstile.toml", toml_);
+  world_->publish("done", "p", "a");
+  world_->publish("waits", "throw", "b");
+  world_->publish("dropped", "throw", "c");
+  {
+    Process running = consumer();
+    ASSERT_TRUE(
+        eventually([&] { return world_->query("SELECT count(*) FROM retry") == "2" && world_->caught_up(); }, 90s))
+        << world_->output();
+    running.signal(SIGTERM);
+    EXPECT_EQ(running.wait(30s), 0);
+  }
+  EXPECT_EQ(cli_.run("retries", "drop", "--key", "c").code, 0);
+  const auto seen = cli_.run("inbox", "inspect", "waits");
+  EXPECT_EQ(seen.code, 1);
+  EXPECT_THAT(seen.out, AllOf(HasSubstr("stored for attempt 2 by " + world_->topic()), HasSubstr("told to throw"),
+                              Not(HasSubstr("not seen"))));
+  EXPECT_EQ(Json::parse(cli_.run("inbox", "inspect", "waits", "--json").out)["stored"][0]["attempts"], 1);
+
+  const auto dry = rewind({"--to", "1h ago", "--dry-run"});
+  EXPECT_THAT(dry.out, AllOf(HasSubstr("1 are duplicates"),
+                             HasSubstr("2 are stored for a later attempt, or were dropped"), Not(HasSubstr(" run: "))));
+  EXPECT_EQ(rewind({"--to", "1h ago", "--yes"}).code, 0);
+  handle_all(1);
+  EXPECT_EQ(world_->effects().rows, 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, CliRewindStored, ::testing::Values("transactional"),
                          [](const auto& mode) { return std::string(mode.param); });
 
 class CliRewindRefusal : public CliRewind {};

@@ -22,7 +22,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kPatience{30'000};
 constexpr milliseconds kAskAgain{100};
 constexpr std::size_t kMostAtOnce = 2'000;
 
@@ -41,11 +40,12 @@ int ms(milliseconds time) { return static_cast<int>(std::max<std::int64_t>(time.
 }  // namespace
 
 struct RecordReader::Impl {
-  Impl(const Settings& from, std::string of, std::shared_ptr<spdlog::logger> logger)
+  Impl(const Settings& from, std::string of, std::shared_ptr<spdlog::logger> logger, milliseconds most)
       : topic(std::move(of)),
+        patience(most),
         settings(reader_settings(from)),
         client(Client::open(Role::consumer, settings, std::move(logger))),
-        partitions(partition_count(*client, topic, kPatience).value_or(0)) {
+        partitions(partition_count(*client, topic, patience).value_or(0)) {
     if (partitions == 0)
       throw BrokerError(Code::topic_missing, fmt::format("there is no topic {} at {}", topic, client->where().broker));
   }
@@ -53,7 +53,7 @@ struct RecordReader::Impl {
   /// The offset for `what` in each partition: a timestamp, RD_KAFKA_OFFSET_BEGINNING or RD_KAFKA_OFFSET_END. Past the
   /// last timestamp it is RD_KAFKA_OFFSET_END.
   std::vector<Offset> ask(std::int64_t what) const {
-    const auto until = Clock::now() + kPatience;
+    const auto until = Clock::now() + patience;
     for (;;) {
       const PartitionList list{rd_kafka_topic_partition_list_new(partitions)};
       for (std::int32_t p = 0; p < partitions; ++p)
@@ -75,21 +75,23 @@ struct RecordReader::Impl {
   }
 
   const std::string topic;
+  const milliseconds patience;
   const Settings settings;
   const std::shared_ptr<Client> client;
   const std::int32_t partitions;
   const FetcherWakeup wakeup{settings};
 };
 
-RecordReader::RecordReader(const Settings& settings, std::string topic, std::shared_ptr<spdlog::logger> logger)
-    : impl_(std::make_unique<Impl>(settings, std::move(topic), std::move(logger))) {}
+RecordReader::RecordReader(const Settings& settings, std::string topic, std::shared_ptr<spdlog::logger> logger,
+                           milliseconds patience)
+    : impl_(std::make_unique<Impl>(settings, std::move(topic), std::move(logger), patience)) {}
 
 RecordReader::~RecordReader() = default;
 
 std::int32_t RecordReader::partitions() const noexcept { return impl_->partitions; }
 
 bool RecordReader::is_compacted() const {
-  const auto policy = topic_setting(*impl_->client, impl_->topic, "cleanup.policy", kPatience);
+  const auto policy = topic_setting(*impl_->client, impl_->topic, "cleanup.policy", impl_->patience);
   return policy && policy->find("compact") != std::string::npos;
 }
 
@@ -124,7 +126,7 @@ void RecordReader::read(const OffsetRange& range, const std::function<bool(std::
   const auto stop = [&](const void*) { rd_kafka_consume_stop(topic.get(), range.partition); };
   const std::unique_ptr<const void, decltype(stop)> stopping{topic.get(), stop};
   std::array<rd_kafka_message_t*, kMostAtOnce> scratch{};
-  auto until = Clock::now() + kPatience;
+  auto until = Clock::now() + impl_->patience;
   std::size_t bytes_since_wakeup = 0;
   for (bool more = true; more;) {
     const std::size_t waited = rd_kafka_queue_length(queue.get());
@@ -149,7 +151,7 @@ void RecordReader::read(const OffsetRange& range, const std::function<bool(std::
     if (impl_->wakeup.due(waited, records, bytes_since_wakeup))
       FetcherWakeup::wake(handle, impl_->topic.c_str(), range.partition);
     if (!records.empty()) {
-      until = Clock::now() + kPatience;
+      until = Clock::now() + impl_->patience;
       const RecordBlock block{impl_->client, records};
       if (!on_records(block.messages())) return;
     } else if (more && Clock::now() >= until) {

@@ -9,6 +9,7 @@
 
 #include "command.hpp"
 #include "settings.hpp"
+#include "turnstile/kafka/group.hpp"
 #include "turnstile/record_ids.hpp"
 
 namespace turnstile::cli::audit {
@@ -90,9 +91,12 @@ class Pass {
     result_.mode = ids_.mode();
     result_.taken_at = snapshot_.taken_at();
     result_.all_since = snapshot_.all_since();
+    group_ = require_kafka(config);
+    group_["group.id"] = result_.group;
   }
 
   RecordAudit run(const std::function<void(std::int64_t)>& on_progress) {
+    find_new_logs();
     for (const auto& range : reader_.ranges(options_.from, options_.to)) {
       PartitionCounts& counts = result_.partitions.emplace_back(PartitionCounts{.range = range});
       seen_.emplace_back(range);
@@ -107,9 +111,33 @@ class Pass {
  private:
   [[nodiscard]] bool stores_ids() const { return keeps_ids(ids_.mode()); }
 
+  /// A topic that was created again gets its next incarnation when a consumer reads it. Until then the tables are about
+  /// the log before it: Kafka has dropped the group's offset, and the log ends below what was settled.
+  void find_new_logs() {
+    known_ = snapshot_.partitions();
+    const auto logs = reader_.ranges(std::nullopt, std::nullopt);
+    std::vector<postgres::AuditedPartition*> shorter;
+    std::vector<TopicPartition> places;
+    for (auto& known : known_) {
+      const auto at = static_cast<std::size_t>(known.partition);
+      const Offset settled = std::max(known.watermark.value_or(0), known.next_offset.value_or(0));
+      if (at >= logs.size() || logs[at].end >= settled) continue;
+      shorter.push_back(&known);
+      places.push_back({options_.topic, known.partition});
+    }
+    if (places.empty()) return;
+    const auto committed = kafka::GroupAdmin(group_).committed(places);
+    for (std::size_t i = 0; i < shorter.size(); ++i) {
+      if (committed[i]) continue;
+      ++shorter[i]->incarnation;
+      shorter[i]->watermark.reset();
+      shorter[i]->next_offset.reset();
+    }
+  }
+
   void read(PartitionCounts& counts, const std::function<void(std::int64_t)>& on_progress) {
     Place place{.mode = ids_.mode(), .all_since = snapshot_.all_since()};
-    for (const auto& claimed : snapshot_.partitions()) {
+    for (const auto& claimed : known_) {
       if (claimed.partition == counts.range.partition) place.partition = claimed;
     }
     std::vector<Waiting> waiting;
@@ -192,7 +220,7 @@ class Pass {
   void look_for_records() {
     std::vector<postgres::AuditSnapshot::SlotRange> ranges;
     std::map<std::int32_t, std::pair<const postgres::AuditedPartition*, std::size_t>> by_slot;
-    for (const auto& claimed : snapshot_.partitions()) {
+    for (const auto& claimed : known_) {
       for (std::size_t i = 0; i < result_.partitions.size(); ++i) {
         const auto& range = result_.partitions[i].range;
         if (range.partition != claimed.partition) continue;
@@ -229,6 +257,8 @@ class Pass {
   const RecordIds ids_;
   postgres::AuditSnapshot snapshot_;
   kafka::RecordReader reader_;
+  kafka::Settings group_;
+  std::vector<postgres::AuditedPartition> known_;
   const bool is_compacted_;
   const bool asks_claims_;
   std::vector<OffsetSet> seen_;  ///< for each partition: whose effects were found

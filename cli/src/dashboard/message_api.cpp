@@ -22,6 +22,7 @@ using std::chrono::steady_clock;
 
 /// A search through a topic ends then, and says so.
 constexpr std::chrono::seconds kLongestSearch{20};
+constexpr std::chrono::seconds kKafkaPatience{10};
 constexpr std::size_t kMostFound = 200;
 
 MessageId id_of(const Query& query) {
@@ -46,6 +47,10 @@ std::string what_became_of(const Inspection& known, const TopicPartition& at, Of
   if (seen != known.seen.end()) return "duplicate: the id took effect from another record";
   for (const auto& claim : known.claims) {
     if (is_here(claim)) return claim.state + " since " + when(claim.claimed_at);
+  }
+  for (const auto& stored : known.stored) {
+    if (stored.handler == handler)
+      return fmt::format("stored for attempt {}: see turnstile retries list", stored.attempts + 1);
   }
   return "no effect is recorded: it waits, or its id was deleted for its age";
 }
@@ -102,7 +107,7 @@ Json Api::deliveries(const Query& query) const {
   const RecordIds ids(*topic, settings == config_.topics.end() ? TopicSettings{} : settings->second);
   auto admin = open_admin(config_);
   const auto known = inspect(admin, id, std::nullopt);
-  kafka::RecordReader reader(require_kafka(config_), *topic, nullptr);
+  kafka::RecordReader reader(require_kafka(config_), *topic, nullptr, kKafkaPatience);
   Json json{{"topic", *topic}, {"handler", ids.handler()}, {"read", 0}, {"complete", true}, {"records", Json::array()}};
   std::int64_t read = 0;
   const auto late = steady_clock::now() + kLongestSearch;

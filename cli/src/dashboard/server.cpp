@@ -119,6 +119,14 @@ struct Server::Impl {
       fail(response, refused->status, refused->why, Code::operation_refused);
       return httplib::Server::HandlerResponse::Handled;
     });
+    http.set_error_handler([](const httplib::Request& request, httplib::Response& response) {
+      if (!response.body.empty() || request.method == "HEAD") return;
+      if (response.status == 404) return fail(response, 404, "the dashboard has no such address", Code::not_found);
+      fail(response, response.status,
+           response.status == 413 ? fmt::format("the request is longer than {} bytes: refused", kLongestBody)
+                                  : fmt::format("HTTP {}: the request is not as expected", response.status),
+           Code::usage);
+    });
     file("/", "index.html", "text/html; charset=utf-8");
     file("/dashboard.css", "dashboard.css", "text/css; charset=utf-8");
     file("/dashboard.js", "dashboard.js", "text/javascript; charset=utf-8");

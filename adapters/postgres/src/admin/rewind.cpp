@@ -8,6 +8,7 @@ namespace {
 
 IdFate fate_of(std::string_view text) {
   if (text == "took_effect") return IdFate::took_effect;
+  if (text == "stored") return IdFate::stored;
   if (text == "in_doubt") return IdFate::in_doubt;
   if (text == "dead") return IdFate::dead;
   return text == "killed" ? IdFate::killed : IdFate::none;
@@ -45,13 +46,15 @@ std::vector<IdFate> Admin::fates(const std::string& handler, std::span<const Mes
   std::string list = "{";
   for (const auto& id : ids) list += (list.size() > 1 ? "," : "") + id.text();
   const Rows rows = session_->ask(
-      "SELECT CASE WHEN EXISTS (SELECT FROM inbox i WHERE i.handler = o.id AND i.id = e.id) "
-      "              OR EXISTS (SELECT FROM retry r WHERE r.handler = o.id AND r.message_id = e.id) THEN 'took_effect' "
+      "SELECT CASE WHEN EXISTS (SELECT FROM inbox i WHERE i.handler = o.id AND i.id = e.id) THEN 'took_effect' "
+      "            WHEN EXISTS (SELECT FROM retry r WHERE r.handler = o.id AND r.message_id = e.id) THEN 'stored' "
       "            WHEN EXISTS (SELECT FROM claim c WHERE c.handler = o.id AND c.id = e.id AND "
       "                           (c.state = 'parked' OR (c.state = 'claimed' AND NOT (" +
           not_begun +
           ")))) THEN 'in_doubt' "
-          "            ELSE (SELECT CASE WHEN bool_or(d.reason = 'killed_process') THEN 'killed' ELSE 'dead' END "
+          "            ELSE (SELECT CASE WHEN bool_or(d.reason = 'killed_process') THEN 'killed' "
+          "                              WHEN bool_or(d.reason = 'dropped' AND d.replayed_at IS NULL) THEN 'stored' "
+          "                              ELSE 'dead' END "
           "                    FROM dead d WHERE d.handler = o.id AND d.message_id = e.id HAVING count(*) > 0) END "
           "  FROM unnest($2::uuid[]) WITH ORDINALITY AS e (id, n) "
           "  LEFT JOIN handler o ON o.name = $1::text ORDER BY e.n",

@@ -2,6 +2,7 @@
 // Reads the records of a topic without a consumer group, and commits nothing. For tools that compare records with what
 // was made of them.
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -24,12 +25,13 @@ struct OffsetRange {
   Offset first_kept = 0;       ///< the partition's first offset that the broker still has
 };
 
-/// One thread at a time may use it. All calls throw BrokerError if the broker does not answer within 30 s.
+/// One thread at a time may use it. All calls throw BrokerError if the broker does not answer within `patience`.
 class RecordReader {
  public:
   /// Asks the broker for the topic. Throws BrokerError if there is none. The level of isolation is the one in
   /// `settings`: by default records of aborted transactions are left out, as for consumers.
-  RecordReader(const Settings& settings, std::string topic, std::shared_ptr<spdlog::logger> logger);
+  RecordReader(const Settings& settings, std::string topic, std::shared_ptr<spdlog::logger> logger,
+               std::chrono::milliseconds patience = std::chrono::seconds(30));
   ~RecordReader();
   RecordReader(const RecordReader&) = delete;
   RecordReader& operator=(const RecordReader&) = delete;

@@ -28,7 +28,8 @@ struct HandledTopic {
 /// What happens to a message that is delivered again.
 enum class IdFate : std::uint8_t {
   none,         ///< it runs: nothing is known of it
-  took_effect,  ///< it is a duplicate, also while another record of it is stored for a later attempt
+  took_effect,  ///< it is a duplicate
+  stored,       ///< it does not run: it waits for a later attempt (table `retry`), or an operator dropped it there
   in_doubt,     ///< it is parked, or it is in doubt and `unknown` decides
   dead,         ///< it is a dead letter. It runs, unless its offset is its id
   killed,       ///< it is a dead letter that killed its process. It does not run
