@@ -15,6 +15,7 @@ struct Caller {
   std::string site{};    ///< Sec-Fetch-Site
   std::string type{};    ///< Content-Type
   std::string token{};   ///< X-Turnstile-Token
+  std::string coding{};  ///< Transfer-Encoding
 };
 
 struct Rules {

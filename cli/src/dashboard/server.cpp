@@ -114,7 +114,8 @@ struct Server::Impl {
                                                   .origin = request.get_header_value("Origin"),
                                                   .site = request.get_header_value("Sec-Fetch-Site"),
                                                   .type = request.get_header_value("Content-Type"),
-                                                  .token = request.get_header_value("X-Turnstile-Token")});
+                                                  .token = request.get_header_value("X-Turnstile-Token"),
+                                                  .coding = request.get_header_value("Transfer-Encoding")});
       if (!refused) return httplib::Server::HandlerResponse::Unhandled;
       fail(response, refused->status, refused->why, Code::operation_refused);
       return httplib::Server::HandlerResponse::Handled;

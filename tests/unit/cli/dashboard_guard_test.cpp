@@ -72,6 +72,9 @@ TEST(DashboardGuard, changes_need_the_option_the_token_and_json) {
   caller.type = "text/plain";
   EXPECT_THAT(why(kChanges, caller), HasSubstr("application/json"));
   caller = post();
+  caller.coding = "chunked";
+  EXPECT_EQ(refuse(kChanges, caller)->status, 411);
+  caller = post();
   caller.method = "DELETE";
   EXPECT_EQ(refuse(kChanges, caller)->status, 405);
 }
