@@ -53,7 +53,7 @@ Judgement judge(const Facts& facts, const Place& place) {
     return {Fate::two_fates,
             fmt::format("it took effect, and is also dead letter {}, which was not replayed", facts.dead->number)};
   if (own) return {Fate::took_effect};
-  if (facts.dead != nullptr) return {facts.dead->parked ? Fate::parked : Fate::dead_letter};
+  if (facts.dead != nullptr) return {facts.dead->parked && !facts.dead->replayed_at ? Fate::parked : Fate::dead_letter};
   if (std::holds_alternative<RecordIds::ForAnother>(*facts.id)) return {Fate::for_another};
   if (place.mode == Mode::by_offset || place.mode == Mode::numbered)
     return {is_settled(facts.offset, place) ? Fate::took_effect : Fate::pending};

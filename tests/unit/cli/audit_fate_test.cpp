@@ -50,6 +50,8 @@ TEST_F(AuditFateTest, a_dead_letter_is_parked_where_only_the_table_has_it) {
   EXPECT_EQ(fate(), Fate::dead_letter);
   dead_.parked = true;
   EXPECT_EQ(fate(), Fate::parked);
+  dead_.replayed_at = postgres::DatabaseTime{};
+  EXPECT_EQ(fate(), Fate::dead_letter) << "an operator has decided";
 }
 
 TEST_F(AuditFateTest, an_effect_and_a_dead_letter_are_one_fate_too_many_unless_it_was_replayed) {
