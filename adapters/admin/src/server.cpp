@@ -84,7 +84,8 @@ struct Server::Impl {
 
   void run() {
     bool told = false;
-    for (std::unique_lock lock(mutex); !stopping; stop.wait_for(lock, kRetry, [this] { return stopping; })) {
+    std::unique_lock lock(mutex);
+    for (; !stopping; stop.wait_for(lock, kRetry, [this] { return stopping; })) {
       // A new one each time: one that could not bind cannot be used again.
       server = std::make_unique<BoundedServer>();
       prepare(*server);
@@ -114,7 +115,7 @@ struct Server::Impl {
   const Parts parts;
   const std::shared_ptr<spdlog::logger> logger;
   std::atomic<int> port{0};
-  std::mutex mutex;  ///< protects server (not its calls) and stopping
+  std::mutex mutex;  ///< protects server (not its calls), stopping and ended
   std::condition_variable stop;
   std::unique_ptr<BoundedServer> server;
   bool stopping = false, ended = false;

@@ -57,6 +57,7 @@ class RawClients {
 
 class AdminServerTest : public ::testing::Test {
  protected:
+  static void SetUpTestSuite() { const test::HttpServer makes_its_tables; }
   AdminServerTest() {
     status.health.state = Health::State::running;
     status.in_group = true;
