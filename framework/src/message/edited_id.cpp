@@ -21,21 +21,35 @@ std::string escaped(const std::string& step) {
   return text;
 }
 
+/// A part of a document.
+struct Part {
+  std::size_t parent;  ///< the place of the part that it is in; its own: it is the document
+  std::string step;    ///< of the JSON pointer, from its parent
+  const Json* node;
+};
+
+std::string pointer_to(const std::vector<Part>& parts, std::size_t at) {
+  std::vector<const std::string*> steps;
+  for (; parts[at].parent != at; at = parts[at].parent) steps.push_back(&parts[at].step);
+  std::string pointer;
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) pointer.append("/").append(**step);
+  return pointer;
+}
+
 /// The JSON pointers to everything in the payload that gives this id.
 std::vector<std::string> pointers_to(const MessageId& id, const std::optional<std::string>& payload) {
   std::vector<std::string> found;
   const Json document = Json::parse(payload.value_or(""), nullptr, false);
   // Not a recursive function: a payload can be nested deeper than the stack allows.
-  std::vector<std::pair<std::string, const Json*>> rest{{"", &document}};
-  while (!rest.empty()) {
-    const auto [pointer, node] = rest.back();
-    rest.pop_back();
+  std::vector<Part> parts{{0, "", &document}};
+  for (std::size_t at = 0; at < parts.size(); ++at) {
+    const Json* const node = parts[at].node;
     const bool is_text = node->is_string();
     if ((is_text || node->is_number_integer()) &&
         MessageId::from(is_text ? node->get_ref<const std::string&>() : node->dump()) == id)
-      found.push_back(pointer);
+      found.push_back(pointer_to(parts, at));
     if (!node->is_structured()) continue;
-    for (const auto& item : node->items()) rest.emplace_back(pointer + "/" + escaped(item.key()), &item.value());
+    for (const auto& item : node->items()) parts.push_back({at, escaped(item.key()), &item.value()});
   }
   return found;
 }
