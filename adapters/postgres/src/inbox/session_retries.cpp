@@ -114,7 +114,10 @@ std::vector<ports::RetryTurn> Session::retry_turns(std::span<const ports::RetryQ
 void Session::write_retries(const ports::RetryChanges& changes) {
   require_open("write_retries()");
   if (!fence_) throw Error(Code::api_misused, "write_retries() needs a transaction with a fence");
-  const auto& [taken_back, deferred, settled] = changes;
+  // No structured bindings: lambdas of Clang 14 cannot capture them.
+  const auto& taken_back = changes.taken_back;
+  const auto& deferred = changes.deferred;
+  const auto& settled = changes.settled;
   ArgumentBlock& to = loan_->pipeline.arguments();
   if (!taken_back.empty() || !deferred.empty()) {
     to.add_int(handler_.value);
