@@ -82,8 +82,8 @@ class Outbox {
   virtual std::vector<OutboxRecord> waiting(std::span<const OutboxShard> shards, std::size_t most,
                                             std::size_t bytes = kOutboxBytes) = 0;
   /// Moves up to `most` scheduled messages of these shards that are due to the messages that wait, behind them, in the
-  /// order of their times. Stored messages that are due are counted with them. Without shards it only looks. Only the owner of the shards calls it: two that moved messages
-  /// of one key at once could change their order.
+  /// order of their times. Stored messages that are due are counted with them. Without shards it only looks. Only the
+  /// owner of the shards calls it: two that moved messages of one key at once could change their order.
   virtual OutboxDue release_due(std::span<const OutboxShard> shards, std::size_t most) = 0;
   /// Removes records that were sent. Records that were removed already are ignored.
   virtual void remove(std::span<const OutboxRecord* const> records) = 0;
