@@ -52,12 +52,13 @@ void print_claims(const std::string& id, const std::vector<postgres::ClaimedMess
   }
 }
 
-void print_stored(const std::vector<postgres::StoredMessage>& stored) {
+void print_stored(const std::vector<postgres::StoredRetry>& stored) {
   for (const auto& message : stored) {
     fmt::print("stored for attempt {} by {}, {}, from {}@{}: {}; see: turnstile retries list\n", message.attempts + 1,
                one_line(message.handler, 60),
                message.due_at ? "due " + when(*message.due_at) : "behind an earlier message of its key",
-               to_string(message.from.at), message.from.offset, one_line(message.error, 200));
+               to_string(TopicPartition{message.topic, message.partition}), message.offset,
+               one_line(message.error, 200));
   }
 }
 

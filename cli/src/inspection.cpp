@@ -4,6 +4,8 @@ namespace turnstile::cli {
 
 namespace {
 
+constexpr std::int64_t kMostHandlers = 1'000;  // a handler stores a message once
+
 /// All null for a message that did not come from a partition.
 template <class Message>
 void add_place(Json& json, const Message& message) {
@@ -32,12 +34,12 @@ Json to_json(const postgres::ClaimedMessage& claim) {
   return json;
 }
 
-Json to_json(const postgres::StoredMessage& stored) {
+Json to_json(const postgres::StoredRetry& stored) {
   return {{"handler", stored.handler},
           {"number", stored.number},
-          {"topic", stored.from.at.topic},
-          {"partition", stored.from.at.partition},
-          {"offset", stored.from.offset},
+          {"topic", stored.topic},
+          {"partition", stored.partition},
+          {"offset", stored.offset},
           {"attempts", stored.attempts},
           {"due_at", iso_or_null(stored.due_at)},
           {"error", stored.error}};
@@ -59,7 +61,11 @@ Inspection inspect(postgres::Admin& admin, const MessageId& id, const std::optio
   filter.id = id;
   filter.handler = handler;
   filter.with_replayed = true;
-  return {admin.inspect(id, handler), admin.claims(id, handler), admin.stored(id, handler), admin.dead(filter).letters};
+  postgres::RetryFilter stored;
+  stored.id = id;
+  stored.handler = handler;
+  return {admin.inspect(id, handler), admin.claims(id, handler), admin.retries(stored, kMostHandlers),
+          admin.dead(filter).letters};
 }
 
 Json to_json(const MessageId& id, const Inspection& inspection) {

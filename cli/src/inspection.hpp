@@ -7,13 +7,14 @@
 
 #include "text.hpp"
 #include "turnstile/postgres/admin.hpp"
+#include "turnstile/postgres/retries.hpp"
 
 namespace turnstile::cli {
 
 struct Inspection {
   std::vector<postgres::SeenMessage> seen;
   std::vector<postgres::ClaimedMessage> claims;
-  std::vector<postgres::StoredMessage> stored;
+  std::vector<postgres::StoredRetry> stored;
   std::vector<postgres::DeadSummary> dead;  ///< also those that were replayed
 };
 

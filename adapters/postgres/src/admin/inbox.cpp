@@ -144,25 +144,6 @@ std::vector<ClaimedMessage> Admin::claims(const MessageId& id, const std::option
   return claims;
 }
 
-std::vector<StoredMessage> Admin::stored(const MessageId& id, const std::optional<std::string>& handler) {
-  const Rows rows =
-      session_->ask("SELECT h.name, r.id, r.topic, r.partition, r.record_offset, r.attempts, " +
-                        microseconds_of("CASE WHEN r.due_at < 'infinity' THEN r.due_at END") +
-                        ", r.error FROM handler h JOIN retry r ON r.handler = h.id AND r.message_id = $1::uuid "
-                        "WHERE $2::text IS NULL OR h.name = $2 ORDER BY h.name",
-                    {id.text(), handler});
-  std::vector<StoredMessage> stored;
-  for (std::size_t row = 0; row < rows.size(); ++row) {
-    stored.push_back({rows.get<std::string>(row, 0),
-                      rows.get<std::int64_t>(row, 1),
-                      {{rows.get<std::string>(row, 2), rows.get<std::int32_t>(row, 3)}, rows.get<Offset>(row, 4)},
-                      rows.get<std::int64_t>(row, 5),
-                      time_or_none(rows, row, 6),
-                      rows.get<std::string>(row, 7)});
-  }
-  return stored;
-}
-
 std::optional<std::vector<std::int64_t>> Admin::unpark(const MessageId& id, const std::string& handler, bool done) {
   // A message in doubt counts as parked: the operator can decide before the message is delivered again.
   const std::string parked =

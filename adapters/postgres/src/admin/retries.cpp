@@ -13,11 +13,12 @@ const std::string kHasEntry = "EXISTS (SELECT FROM retry_due d WHERE d.due_at = 
 constexpr const char* kOfFilter =
     " ($1::bigint IS NULL OR r.id = $1) AND ($2::text IS NULL OR r.topic = $2) AND"
     " ($3::text IS NULL OR r.handler = (SELECT h.id FROM handler h WHERE h.name = $3)) AND"
-    " ($4::bytea IS NULL OR r.record_key = $4) ";
+    " ($4::bytea IS NULL OR r.record_key = $4) AND ($5::uuid IS NULL OR r.message_id = $5) ";
 
 Arguments arguments_of(const RetryFilter& filter) {
   return {filter.number ? std::optional(std::to_string(*filter.number)) : std::nullopt, filter.topic, filter.handler,
-          filter.key ? std::optional("\\x" + hex(*filter.key)) : std::nullopt};
+          filter.key ? std::optional("\\x" + hex(*filter.key)) : std::nullopt,
+          filter.id ? std::optional(filter.id->text()) : std::nullopt};
 }
 
 }  // namespace
@@ -30,7 +31,7 @@ std::vector<StoredRetry> Admin::retries(const RetryFilter& filter, std::int64_t 
       "coalesce(octet_length(r.record_payload), 0), r.attempts, r.error, " +
           microseconds_of("r.stored_at") + ", " + microseconds_of("CASE WHEN r.due_at < 'infinity' THEN r.due_at END") +
           ", r.due_at < 'infinity' AND NOT " + kHasEntry + " FROM retry r JOIN handler h ON h.id = r.handler WHERE" +
-          kOfFilter + "ORDER BY r.due_at, r.id LIMIT $5::bigint",
+          kOfFilter + "ORDER BY r.due_at, r.id LIMIT $6::bigint",
       arguments);
   std::vector<StoredRetry> all;
   for (std::size_t row = 0; row < rows.size(); ++row) {

@@ -50,16 +50,6 @@ struct ClaimedMessage {
   bool by_call = false;     ///< as in SeenMessage
 };
 
-/// A message that waits for a later attempt: `retry(...).durable()`.
-struct StoredMessage {
-  std::string handler;                   ///< the handler's name
-  std::int64_t number = 0;               ///< for `turnstile retries`
-  TopicPartitionOffset from{};           ///< the record that failed first
-  std::int64_t attempts = 0;             ///< how often its handler has failed; 0: it only waits for its key
-  std::optional<DatabaseTime> due_at{};  ///< absent: it is behind an earlier message of its key
-  std::string error;                     ///< the last error
-};
-
 /// The rows of a handler.
 struct HandlerRows {
   std::string handler;                 ///< the handler's name
@@ -250,8 +240,6 @@ class Admin {
   std::vector<SeenMessage> inspect(const MessageId& id, const std::optional<std::string>& handler);
   /// The claims under this id: claimed, failed or parked.
   std::vector<ClaimedMessage> claims(const MessageId& id, const std::optional<std::string>& handler);
-  /// The handlers for which the message waits for a later attempt, in the order of their names.
-  std::vector<StoredMessage> stored(const MessageId& id, const std::optional<std::string>& handler);
   /// The stored responses to the message, and messages of its transactions that were not sent yet.
   MessageTrail trail(const MessageId& id);
   /// How many ids are stored, how old they are, and how far partitions are settled.

@@ -33,6 +33,7 @@ struct RetryFilter {
   std::optional<std::string> topic{};    ///< only of this topic
   std::optional<std::string> handler{};  ///< only of this handler
   std::optional<std::string> key{};      ///< only with this key
+  std::optional<MessageId> id{};         ///< only the messages with this id, one of each handler
 };
 
 /// How many there are.
