@@ -59,6 +59,7 @@ void Verdicts::committed(const Items& items) {
       case ports::Admission::no_session: break;  // refused before, so the transaction was rolled back
     }
   }
+  log_stored(items);
 }
 
 void Verdicts::fresh(UnitItem& item) {
@@ -92,17 +93,21 @@ void Verdicts::retry(UnitItem& item, milliseconds delay, const std::string& why)
   item.verdict = {Verdict::Kind::retry, delay, item.work->attempt + 1};
   ++unit_.result().counts.retried;
   unit_.block(item);
-  tell_retry(item, delay, why, "");
+  log_retry(item, delay, ": " + why);
+  report_retry(item, delay, why);
 }
 
-void Verdicts::tell_retry(const UnitItem& item, milliseconds delay, const std::string& why, const char* where) {
-  const auto& services = unit_.services();
+void Verdicts::log_retry(const UnitItem& item, milliseconds delay, const std::string& text) {
+  unit_.services().run_log->warn(Code::handler_failed, unit_.place().at, unit_.plan().handler, item.message(),
+                                 "attempt " + std::to_string(item.attempt()) + " failed; retrying in " +
+                                     std::to_string(delay.count()) + " ms" + text);
+}
+
+void Verdicts::report_retry(const UnitItem& item, milliseconds delay, const std::string& why) {
   const TopicPlan& plan = unit_.plan();
-  services.run_log->warn(Code::handler_failed, unit_.place().at, plan.handler, item.message(),
-                         "attempt " + std::to_string(item.attempt()) + " failed; retrying in " +
-                             std::to_string(delay.count()) + " ms" + where + ": " + why);
-  services.observers.tell(&Observer::on_retry, MessageReport{plan.topic, unit_.place().at.partition, item.offset(),
-                                                             plan.handler, item.attempt(), why, delay});
+  unit_.services().observers.tell(
+      &Observer::on_retry,
+      MessageReport{plan.topic, unit_.place().at.partition, item.offset(), plan.handler, item.attempt(), why, delay});
 }
 
 void Verdicts::store(UnitItem& item, milliseconds delay, const std::string& why) {
@@ -121,7 +126,25 @@ void Verdicts::stored(UnitItem& item) {
   ++unit_.result().counts.deferred;
   if (item.deferral->delay.count() == 0) return;
   ++unit_.result().counts.retried;
-  tell_retry(item, item.deferral->delay, item.deferral->why, ", stored in PostgreSQL");
+  report_retry(item, item.deferral->delay, item.deferral->why);
+}
+
+void Verdicts::log_stored(const Items& items) {
+  const auto failed = [](const UnitItem* item) {
+    return item->verdict.kind == Verdict::Kind::settled && item->deferral && item->deferral->delay.count() > 0;
+  };
+  const auto end = items.end();
+  for (auto first = std::find_if(items.begin(), end, failed); first != end;) {
+    const auto& deferral = *(*first)->deferral;
+    const auto next = std::find_if(
+        first + 1, end, [&](const UnitItem* item) { return !failed(item) || item->deferral->why != deferral.why; });
+    const auto more = next - first - 1;
+    const std::string others = more == 0 ? ""
+                                         : " (and " + std::to_string(more) + " more, up to offset " +
+                                               std::to_string((*(next - 1))->offset()) + ")";
+    log_retry(**first, deferral.delay, ", stored in PostgreSQL" + others + ": " + deferral.why);
+    first = std::find_if(next, end, failed);
+  }
 }
 
 void Verdicts::runs_elsewhere(UnitItem& item) {

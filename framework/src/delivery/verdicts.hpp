@@ -44,7 +44,10 @@ class Verdicts {
   void runs_elsewhere(UnitItem& item);
   void retry(UnitItem& item, std::chrono::milliseconds delay, const std::string& why);
   void store(UnitItem& item, std::chrono::milliseconds delay, const std::string& why);
-  void tell_retry(const UnitItem& item, std::chrono::milliseconds delay, const std::string& why, const char* where);
+  /// One line for neighbours that failed with the same error: in an outage, that is each message.
+  void log_stored(const Items& items);
+  void log_retry(const UnitItem& item, std::chrono::milliseconds delay, const std::string& text);
+  void report_retry(const UnitItem& item, std::chrono::milliseconds delay, const std::string& why);
   bool stops_for(UnitItem& item, const DeadLetter& letter);
   void wait_to_dead_letter(UnitItem& item, const DeadLetter& letter, const std::string& why,
                            std::chrono::milliseconds delay);

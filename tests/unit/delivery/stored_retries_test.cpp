@@ -8,6 +8,7 @@
 #include <set>
 
 #include "engine/lane.hpp"
+#include "tests/support/captured_log.hpp"
 #include "tests/unit/delivery/runner_fixture.hpp"
 #include "turnstile/decorators.hpp"
 #include "turnstile/replay.hpp"
@@ -18,6 +19,7 @@ namespace {
 using namespace test;
 using namespace std::chrono_literals;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
@@ -45,6 +47,15 @@ struct DurableFixture : RunnerFixture {
     settings.order = order;
     settings.retry = RetryPolicy{attempts, 1ms, 1ms, durable};
     return settings;
+  }
+
+  /// From now on, with these settings and the services of now.
+  void use(const std::vector<Planned>& plan, DurableRetry durable, Order order) {
+    TopicSettings settings = settings_of(durable, order, 3);
+    settings.mode = Mode::transactional;
+    settings.dead_letter = "";
+    runner = std::make_unique<TopicRunner>(plan_topic("t", settings), handler_of(plan), inbox->register_handler("t"),
+                                           services);
   }
 
   /// Runs these records as the next ones of the partition until all are settled. False if that never happens.
@@ -243,16 +254,22 @@ TEST(StoredRetriesTest, what_came_back_is_settled_also_when_the_setting_is_off_b
   const std::vector<Planned> plan = {{0, 0, Act::fail, 1}, {1, 0}};
   DurableFixture world(plan, DurableRetry::later_messages_wait, Order::partition);
   ASSERT_TRUE(world.run(world.records_of(plan)));
-  world.runner = std::make_unique<TopicRunner>(
-      [&] {
-        TopicSettings settings = DurableFixture::settings_of(DurableRetry::off, Order::partition, 3);
-        settings.mode = Mode::transactional;
-        settings.dead_letter = "";
-        return plan_topic("t", settings);
-      }(),
-      handler_of(plan), world.inbox->register_handler("t"), world.services);
+  world.use(plan, DurableRetry::off, Order::partition);
   ASSERT_TRUE(world.drain());
   EXPECT_THAT(world.effects(), ElementsAre("0", "1"));
+}
+
+TEST(StoredRetriesTest, neighbours_that_fail_with_the_same_error_share_a_log_line) {
+  const std::vector<Planned> plan = {{0, 0, Act::fail, 1}, {1, 1, Act::fail, 1}, {2, 2}, {3, 3, Act::fail, 1}};
+  DurableFixture world(plan, DurableRetry::later_messages_wait, Order::none);
+  test::CapturedLog log;
+  world.services.run_log = std::make_shared<RunLog>(std::make_shared<spdlog::logger>("log", log.sink()), "test");
+  world.use(plan, DurableRetry::later_messages_wait, Order::none);
+  ASSERT_TRUE(world.run(world.records_of(plan)));
+  EXPECT_EQ(world.counts.deferred, 3);
+  EXPECT_THAT(log.str(), HasSubstr("stored in PostgreSQL (and 1 more, up to offset 1): told to fail"));
+  EXPECT_THAT(log.str(),
+              HasSubstr("stored in PostgreSQL: told to fail code=handler_failed topic=t partition=0 offset=3"));
 }
 
 TEST(StoredRetriesTest, while_the_store_does_not_answer_nothing_is_settled) {
