@@ -29,11 +29,13 @@ GRANT SELECT, INSERT, UPDATE (due_at), DELETE ON :"schema".scheduled TO :"role";
 GRANT SELECT, INSERT, UPDATE (attempts, due_at, error), DELETE ON :"schema".retry TO :"role";
 -- UPDATE: FOR UPDATE needs it.
 GRANT SELECT, INSERT, UPDATE (shard), DELETE ON :"schema".retry_due TO :"role";
+GRANT SELECT, UPDATE (next_at, next_id, began_at, before_at) ON :"schema".retry_sweep TO :"role";
 GRANT SELECT ON :"schema".retry_record TO :"role";
 GRANT EXECUTE ON FUNCTION :"schema".lock_retry_key(smallint, bytea) TO :"role";
 GRANT EXECUTE ON FUNCTION :"schema".take_back_id(smallint, uuid) TO :"role";
 GRANT EXECUTE ON FUNCTION :"schema".take_back_ids(smallint, uuid[]) TO :"role";
 GRANT EXECUTE ON FUNCTION :"schema".lock_retries(smallint, bigint[], bigint[], uuid[]) TO :"role";
+GRANT EXECUTE ON FUNCTION :"schema".send_lost_retries() TO :"role";
 GRANT EXECUTE ON FUNCTION :"schema".stored_retries(smallint, uuid[]) TO :"role";
 GRANT EXECUTE ON FUNCTION :"schema".keys_with_retries(smallint, bytea[]) TO :"role";
 GRANT EXECUTE ON FUNCTION :"schema".lock_retry_keys(smallint, bytea[]) TO :"role";

@@ -18,6 +18,7 @@ struct Options {
   postgres::RetryFilter filter;
   std::int64_t most = 50;
   bool all = false;
+  bool also_sent = false;
 };
 
 std::string due_text(const postgres::StoredRetry& retry) {
@@ -82,7 +83,7 @@ void check(const Options& options) {
 
 Exit now(const Global& global, const Options& options) {
   check(options);
-  const auto count_now = open_admin(load_settings(global)).retry_now(options.filter);
+  const auto count_now = open_admin(load_settings(global)).retry_now(options.filter, options.also_sent);
   if (options.filter.number && count_now == 0)
     fail_unknown(*options.filter.number, ", or an earlier message of its key is stored");
   if (global.json) print(Json{{"now", count_now}});
@@ -129,6 +130,7 @@ void add_retries(CLI::App& app, Command& command) {
     verb->add_option("NUMBER", options->filter.number, "as retries list has it");
     verb->add_flag("--all", options->all, "all of them");
   }
+  now_verb->add_flag("--sent", options->also_sent, "also those that were sent: their records may be lost");
 }
 
 }  // namespace turnstile::cli

@@ -165,6 +165,52 @@ TEST_F(Retries, a_message_that_fails_at_each_attempt_is_one_dead_letter) {
   EXPECT_EQ(audit.code, 0) << audit.out << audit.err;
 }
 
+// Kafka deleted the record for its age, for example.
+TEST_F(Retries, a_message_whose_record_was_lost_is_sent_again) {
+  World world(1);
+  const std::string config = toml(world, "1h..1h");
+  Process consumer = world.consumer(config);
+  world.publish("a1", "throw-once:" + world.folder() + "/a1", "a");
+  world.publish("a2", "p", "a");
+  world.publish("b1", "throw-once:" + world.folder() + "/b1", "b");
+  EXPECT_TRUE(eventually([&] { return world.caught_up() && stored(world) == "3"; }, 60s)) << world.output();
+  consumer.signal(SIGTERM);
+  EXPECT_EQ(consumer.wait(20s), 0) << world.output();
+  Cli cli;
+  configure(cli, config);
+  const auto lose = [&](const std::string& id, const std::string& ago) {
+    static_cast<void>(world.query("WITH sent AS (UPDATE retry SET due_at = now() - interval '" + ago +
+                                  "' WHERE record_key = '" + id + "' AND due_at < 'infinity' RETURNING id) " +
+                                  "DELETE FROM retry_due d USING sent WHERE d.id = sent.id"));
+  };
+  lose("a", "2 hours");
+  lose("b", "10 minutes");
+  static_cast<void>(world.query("UPDATE retry_sweep SET next_at = now(), began_at = now() - interval '90 minutes'"));
+  Process next = world.consumer(config);
+  EXPECT_TRUE(eventually([&] { return effects_of(world, "a") == "a1 a2"; }, 60s)) << world.output();
+  EXPECT_EQ(stored(world), "1") << "b1 was sent a short while ago";
+  EXPECT_THAT(cli.run("retries", "now", "--key", "b").out, HasSubstr("0 messages are due now"));
+  EXPECT_THAT(cli.run("retries", "now", "--key", "b", "--sent").out, HasSubstr("1 message is due now"));
+  EXPECT_TRUE(eventually([&] { return effects_of(world, "b") == "b1" && stored(world) == "0"; }, 60s))
+      << world.output();
+  EXPECT_EQ(world.effects().rows, 3);
+}
+
+TEST_F(Retries, a_row_that_no_relay_can_read_is_refused) {
+  World world(1);
+  const auto insert = [&](const std::string& headers) {
+    return world.query(
+        "INSERT INTO retry (handler, message_id, slot, incarnation, record_offset, attempts, due_at, in_order, shard, "
+        "topic, partition, header_names, header_values, error) VALUES (1, gen_random_uuid(), 1, 0, 0, 1, now(), true, 0, "
+        "'t', 0, " +
+        headers + ", 'down') RETURNING 1");
+  };
+  EXPECT_ANY_THROW(static_cast<void>(insert("'{{a,b}}', '{{a,b}}'")));
+  EXPECT_ANY_THROW(static_cast<void>(insert("'{a,b}', '{a}'")));
+  EXPECT_ANY_THROW(static_cast<void>(insert("'{NULL}', '{a}'")));
+  EXPECT_EQ(insert("'{a}', '{NULL}'"), "1");
+}
+
 // The calls of retry_statements.hpp, on a table that PostgreSQL has not analyzed.
 TEST_F(Retries, each_call_reads_only_the_rows_that_it_needs) {
   World world(1);

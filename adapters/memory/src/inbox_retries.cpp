@@ -9,7 +9,8 @@ namespace turnstile::testing {
 
 RetryRow* MemoryInbox::State::find_retry(HandlerId handler, const ports::RetryRef& ref) {
   const auto row = retries.find(ref.number);
-  const bool expected = row != retries.end() && row->second.handler == handler && row->second.attempts == ref.attempts;
+  const bool expected = row != retries.end() && row->second.handler == handler &&
+                        row->second.attempts == ref.attempts && row->second.sent;
   return expected ? &row->second : nullptr;
 }
 

@@ -64,10 +64,12 @@ RetryCounts Admin::count_retries(const RetryFilter& filter) {
           rows.get<std::int64_t>(0, 3)};
 }
 
-std::int64_t Admin::retry_now(const RetryFilter& filter) {
-  // A single one is sent again even if it was sent before: its record may be lost. Its row lets only one of them run.
+std::int64_t Admin::retry_now(const RetryFilter& filter, bool also_sent) {
+  const std::string not_due = "r.due_at > clock_timestamp() AND r.due_at < 'infinity' AND " + kHasEntry;
+  const std::string sent = "r.due_at < 'infinity' AND NOT " + kHasEntry;
   const std::string which = filter.number ? "r.due_at < 'infinity'"
-                                          : "r.due_at > clock_timestamp() AND r.due_at < 'infinity' AND " + kHasEntry;
+                            : also_sent   ? "((" + not_due + ") OR (" + sent + "))"
+                                          : not_due;
   std::int64_t all = 0;
   for (;;) {
     const auto some = static_cast<std::int64_t>(

@@ -324,9 +324,9 @@ class Admin {
   std::vector<StoredRetry> retries(const RetryFilter& filter, std::int64_t most);
   /// How many there are. It reads all of them.
   RetryCounts count_retries(const RetryFilter& filter);
-  /// Makes those due that are not due yet. One that is named by its number is sent again even if it was sent before. A
-  /// message behind another one of its key keeps its place. Returns how many.
-  std::int64_t retry_now(const RetryFilter& filter);
+  /// Makes those due that are not due yet. With `also_sent`, or if one is named by its number, also what was sent before,
+  /// in case its record is lost. A message behind another one of its key keeps its place. Returns how many.
+  std::int64_t retry_now(const RetryFilter& filter, bool also_sent = false);
   /// Makes dead letters of them, with DeadReason::dropped. Waits for a handler that runs one of them. Returns how many.
   std::int64_t drop_retries(const RetryFilter& filter);
   /// Moves a refused message, or all, back into the outbox, behind the waiting messages. Returns how many.

@@ -1,0 +1,121 @@
+-- The functions of migration 18.
+ALTER TABLE retry DROP CONSTRAINT retry_headers_are_two_lists;
+
+CREATE OR REPLACE FUNCTION lock_retries(of_handler smallint, numbers bigint[], of_attempts bigint[], ids uuid[])
+RETURNS TABLE (number bigint, is_behind boolean) LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN QUERY
+  WITH sent AS MATERIALIZED (
+    SELECT r.id, r.record_key, r.in_order, b.place
+      FROM unnest(numbers, of_attempts, ids) WITH ORDINALITY AS b (id, attempts, message_id, place)
+      JOIN retry r ON r.id = b.id AND r.attempts = b.attempts AND r.message_id = b.message_id
+     WHERE r.handler + 0 = of_handler -- the primary key, and no other index
+     ORDER BY r.id FOR UPDATE OF r
+  )
+  SELECT s.id, s.in_order AND s.record_key IS NOT NULL AND (s.first_from_here < s.id OR (
+           SELECT e.id FROM retry e
+            WHERE e.handler = of_handler AND md5(e.record_key) = md5(s.record_key) AND e.record_key = s.record_key
+              AND e.in_order AND e.id < s.id AND e.id NOT IN (SELECT x.id FROM sent x) LIMIT 1) IS NOT NULL)
+    FROM (SELECT y.*, min(y.id) OVER (PARTITION BY y.in_order, y.record_key ORDER BY y.place DESC
+                                      ROWS UNBOUNDED PRECEDING) AS first_from_here FROM sent y) s;
+END $$;
+
+CREATE OR REPLACE FUNCTION retries_are_sent(numbers bigint[], due_us bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  WITH sent AS MATERIALIZED (
+    SELECT e.due_at, e.id FROM unnest(numbers, due_us) AS s (id, us)
+      JOIN retry_due e ON e.due_at = timestamptz 'epoch' + s.us * interval '1 microsecond' AND e.id = s.id
+       FOR UPDATE OF e SKIP LOCKED
+  )
+  DELETE FROM retry_due e USING sent s WHERE e.due_at = s.due_at AND e.id = s.id;
+END $$;
+
+CREATE OR REPLACE FUNCTION add_retries(of_handler smallint, ids uuid[], of_slot integer, of_incarnation integer, offsets bigint[],
+                            of_attempts bigint[], delays_ms bigint[], are_in_order boolean, shards bigint[], of_topic text,
+                            of_partition integer, keys bytea[], payloads bytea[], names bytea[], header_contents bytea[],
+                            headers_end bigint[], times_ms bigint[], errors bytea[]) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+  added bigint;
+BEGIN
+  IF are_in_order THEN PERFORM lock_retry_keys(of_handler, keys); END IF;
+  WITH new AS (
+    INSERT INTO retry (handler, message_id, slot, incarnation, record_offset, attempts, due_at, in_order, shard, topic,
+                       partition, record_key, record_payload, header_names, header_values, record_timestamp, error)
+    SELECT of_handler, m.id, of_slot, of_incarnation, m.at_offset, m.failed,
+           CASE WHEN are_in_order AND m.key IS NOT NULL
+                 AND (row_number() OVER (PARTITION BY m.key ORDER BY m.place) > 1
+                      OR (SELECT r.id FROM retry r WHERE r.handler = of_handler AND md5(r.record_key) = md5(m.key)
+                             AND r.record_key = m.key AND r.in_order LIMIT 1) IS NOT NULL)
+                THEN timestamptz 'infinity' ELSE clock_timestamp() + m.delay_ms * interval '1 millisecond' END,
+           are_in_order, m.shard, of_topic, of_partition, m.key, m.payload,
+           coalesce(names[m.before + 1:m.last], '{}'), coalesce(header_contents[m.before + 1:m.last], '{}'),
+           timestamptz 'epoch' + m.time_ms * interval '1 millisecond', convert_from(m.error, 'UTF8')
+      FROM unnest(ids, offsets, of_attempts, delays_ms, shards, keys, payloads, headers_end,
+                  (0::bigint || headers_end)[1:cardinality(ids)], times_ms, errors)
+           WITH ORDINALITY AS m (id, at_offset, failed, delay_ms, shard, key, payload, last, before, time_ms, error, place)
+     ORDER BY m.place
+    ON CONFLICT (handler, message_id) DO NOTHING RETURNING id, due_at, shard
+  ), due AS (
+    INSERT INTO retry_due (due_at, id, shard) SELECT n.due_at, n.id, n.shard FROM new n WHERE n.due_at < 'infinity'
+  )
+  SELECT count(*) FROM new INTO added;
+  -- A message may have been placed behind one that was not added.
+  IF are_in_order AND added < cardinality(ids) THEN
+    WITH first AS (
+      UPDATE retry r SET due_at = clock_timestamp()
+       WHERE r.due_at = 'infinity' AND r.id IN (
+               SELECT (SELECT o.id FROM retry o WHERE o.handler = of_handler AND md5(o.record_key) = md5(k.key)
+                          AND o.record_key = k.key AND o.in_order ORDER BY o.id LIMIT 1)
+                 FROM (SELECT DISTINCT u.key FROM unnest(keys) AS u (key) WHERE u.key IS NOT NULL) k)
+      RETURNING r.id, r.due_at, r.shard
+    )
+    INSERT INTO retry_due (due_at, id, shard) SELECT f.due_at, f.id, f.shard FROM first f;
+  END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION look_for_due_retries(of_shards bigint[], most bigint, OUT due bigint, OUT next_ms bigint)
+LANGUAGE plpgsql AS $$
+BEGIN
+  SELECT count(*) FROM (SELECT FROM retry_due e WHERE e.shard = ANY (of_shards) AND e.due_at <= statement_timestamp()
+                         ORDER BY e.due_at, e.id LIMIT most) d INTO due;
+  SELECT greatest(ceil(extract(epoch FROM e.due_at - statement_timestamp()) * 1000), 0)::bigint
+    FROM retry_due e ORDER BY e.due_at LIMIT 1 INTO next_ms;
+END $$;
+
+CREATE OR REPLACE FUNCTION refuse_retry(of_number bigint, of_due_us bigint, why text) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+  entry_at CONSTANT timestamptz := timestamptz 'epoch' + of_due_us * interval '1 microsecond';
+  outbox_number bigint;
+BEGIN
+  DELETE FROM retry_due e WHERE e.due_at = entry_at AND e.id = of_number;
+  IF NOT FOUND THEN RETURN NULL; END IF;
+  INSERT INTO outbox (shard, message_id, topic, record_key, record_payload, header_names, header_values, refused)
+  SELECT -1, r.message_id, r.topic, r.record_key, r.record_payload, r.header_names, r.header_values, why
+    FROM retry_record r WHERE r.id = of_number AND r.due_at = entry_at RETURNING id INTO outbox_number;
+  RETURN outbox_number;
+END $$;
+
+DO $$
+DECLARE
+  fun text;
+BEGIN
+  FOR fun IN SELECT p.oid::regprocedure::text FROM pg_proc p
+              WHERE p.pronamespace = (SELECT n.oid FROM pg_namespace n WHERE n.nspname = current_schema())
+                AND p.proname IN ('lock_retries', 'add_retries', 'retries_are_sent', 'look_for_due_retries',
+                                'refuse_retry') ORDER BY 1 LOOP
+    EXECUTE format('ALTER FUNCTION %s SET search_path = %I, pg_temp', fun, current_schema());
+    EXECUTE format('ALTER FUNCTION %s SET plan_cache_mode = force_custom_plan', fun);
+    EXECUTE format('ALTER FUNCTION %s SET enable_seqscan = off', fun);
+    EXECUTE format('ALTER FUNCTION %s SET enable_hashjoin = off', fun);
+    EXECUTE format('ALTER FUNCTION %s SET enable_mergejoin = off', fun);
+    EXECUTE format('ALTER FUNCTION %s SET jit = off', fun);
+  END LOOP;
+END $$;
+ALTER FUNCTION look_for_due_retries(bigint[], bigint) SET enable_sort = off;
+ALTER FUNCTION look_for_due_retries(bigint[], bigint) SET enable_bitmapscan = off;
+
+DROP FUNCTION send_lost_retries();
+DROP TABLE retry_sweep;
+
+DELETE FROM compatible_migration WHERE number = 19;

@@ -1,0 +1,193 @@
+-- Builds from migration 11 on can run with this schema.
+
+-- A record that comes back may be of another schema: the numbers of its rows begin at 1 as well. It runs only if the relay
+-- of this schema has sent the message, or may have. The check of the time allows for a server whose clock is set back.
+
+CREATE OR REPLACE FUNCTION lock_retries(of_handler smallint, numbers bigint[], of_attempts bigint[], ids uuid[])
+RETURNS TABLE (number bigint, is_behind boolean) LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN QUERY
+  WITH sent AS MATERIALIZED (
+    SELECT r.id, r.record_key, r.in_order, b.place
+      FROM unnest(numbers, of_attempts, ids) WITH ORDINALITY AS b (id, attempts, message_id, place)
+      JOIN retry r ON r.id = b.id AND r.attempts = b.attempts AND r.message_id = b.message_id
+     WHERE r.handler + 0 = of_handler -- the primary key, and no other index
+       AND r.due_at < 'infinity'
+       AND (r.due_at <= clock_timestamp() + interval '10 seconds'
+            OR NOT EXISTS (SELECT FROM retry_due d WHERE d.due_at = r.due_at AND d.id = r.id))
+     ORDER BY r.id FOR UPDATE OF r
+  )
+  SELECT s.id, s.in_order AND s.record_key IS NOT NULL AND (s.first_from_here < s.id OR (
+           SELECT e.id FROM retry e
+            WHERE e.handler = of_handler AND md5(e.record_key) = md5(s.record_key) AND e.record_key = s.record_key
+              AND e.in_order AND e.id < s.id AND e.id NOT IN (SELECT x.id FROM sent x) LIMIT 1) IS NOT NULL)
+    FROM (SELECT y.*, min(y.id) OVER (PARTITION BY y.in_order, y.record_key ORDER BY y.place DESC
+                                      ROWS UNBOUNDED PRECEDING) AS first_from_here FROM sent y) s;
+END $$;
+
+-- An entry that is not due any more, because the clock was set back, stays: a consumer may have refused what was sent.
+CREATE OR REPLACE FUNCTION retries_are_sent(numbers bigint[], due_us bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  WITH sent AS MATERIALIZED (
+    SELECT e.due_at, e.id FROM unnest(numbers, due_us) AS s (id, us)
+      JOIN retry_due e ON e.due_at = timestamptz 'epoch' + s.us * interval '1 microsecond' AND e.id = s.id
+     WHERE e.due_at <= clock_timestamp() + interval '10 seconds'
+       FOR UPDATE OF e SKIP LOCKED
+  )
+  DELETE FROM retry_due e USING sent s WHERE e.due_at = s.due_at AND e.id = s.id;
+END $$;
+
+-- As in migration 18. The order of keys is looked at only if there are keys.
+CREATE OR REPLACE FUNCTION add_retries(of_handler smallint, ids uuid[], of_slot integer, of_incarnation integer, offsets bigint[],
+                            of_attempts bigint[], delays_ms bigint[], are_in_order boolean, shards bigint[], of_topic text,
+                            of_partition integer, keys bytea[], payloads bytea[], names bytea[], header_contents bytea[],
+                            headers_end bigint[], times_ms bigint[], errors bytea[]) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+  added bigint;
+  are_behind boolean[]; -- an earlier message of its key is stored; NULL: none of them waits for its key
+BEGIN
+  IF are_in_order AND EXISTS (SELECT FROM unnest(keys) AS u (key) WHERE u.key IS NOT NULL) THEN
+    PERFORM lock_retry_keys(of_handler, keys);
+    SELECT array_agg(k.is_behind ORDER BY k.place) INTO are_behind
+      FROM (SELECT u.place, u.key IS NOT NULL
+                   AND (row_number() OVER (PARTITION BY u.key ORDER BY u.place) > 1
+                        OR (SELECT r.id FROM retry r WHERE r.handler = of_handler AND md5(r.record_key) = md5(u.key)
+                               AND r.record_key = u.key AND r.in_order LIMIT 1) IS NOT NULL) AS is_behind
+              FROM unnest(keys) WITH ORDINALITY AS u (key, place)) k;
+  END IF;
+  WITH new AS (
+    INSERT INTO retry (handler, message_id, slot, incarnation, record_offset, attempts, due_at, in_order, shard, topic,
+                       partition, record_key, record_payload, header_names, header_values, record_timestamp, error)
+    SELECT of_handler, m.id, of_slot, of_incarnation, m.at_offset, m.failed,
+           CASE WHEN m.is_behind THEN timestamptz 'infinity'
+                ELSE clock_timestamp() + m.delay_ms * interval '1 millisecond' END,
+           are_in_order, m.shard, of_topic, of_partition, m.key, m.payload,
+           coalesce(names[m.before + 1:m.last], '{}'), coalesce(header_contents[m.before + 1:m.last], '{}'),
+           timestamptz 'epoch' + m.time_ms * interval '1 millisecond', convert_from(m.error, 'UTF8')
+      FROM unnest(ids, offsets, of_attempts, delays_ms, shards, keys, payloads, headers_end,
+                  (0::bigint || headers_end)[1:cardinality(ids)], times_ms, errors, are_behind)
+           WITH ORDINALITY AS m (id, at_offset, failed, delay_ms, shard, key, payload, last, before, time_ms, error, is_behind,
+                                   place)
+     ORDER BY m.place
+    ON CONFLICT (handler, message_id) DO NOTHING RETURNING id, due_at, shard
+  ), due AS (
+    INSERT INTO retry_due (due_at, id, shard) SELECT n.due_at, n.id, n.shard FROM new n WHERE n.due_at < 'infinity'
+  )
+  SELECT count(*) FROM new INTO added;
+  -- A message may have been placed behind one that was not added.
+  IF added < cardinality(ids) AND are_behind IS NOT NULL THEN
+    WITH first AS (
+      UPDATE retry r SET due_at = clock_timestamp()
+       WHERE r.due_at = 'infinity' AND r.id IN (
+               SELECT (SELECT o.id FROM retry o WHERE o.handler = of_handler AND md5(o.record_key) = md5(k.key)
+                          AND o.record_key = k.key AND o.in_order ORDER BY o.id LIMIT 1)
+                 FROM (SELECT DISTINCT u.key FROM unnest(keys) AS u (key) WHERE u.key IS NOT NULL) k)
+      RETURNING r.id, r.due_at, r.shard
+    )
+    INSERT INTO retry_due (due_at, id, shard) SELECT f.due_at, f.id, f.shard FROM first f;
+  END IF;
+END $$;
+
+-- As in outbox. A row that no relay can read would stop them all.
+ALTER TABLE retry ADD CONSTRAINT retry_headers_are_two_lists CHECK (
+  CASE WHEN coalesce(array_ndims(header_names), 1) > 1 OR coalesce(array_ndims(header_values), 1) > 1 THEN false
+       ELSE cardinality(header_names) = cardinality(header_values) AND array_position(header_names, NULL) IS NULL END
+) NOT VALID;
+
+-- Kafka can delete a record before it is read: for its age, or because its topic was deleted. So what was sent and is not
+-- settled is sent again an hour after it was due, and then after 2, 4, 8 hours. Its row lets only one of its records run.
+CREATE TABLE retry_sweep (
+  one       boolean PRIMARY KEY DEFAULT true CHECK (one), -- always true: the table has one row at most
+  next_at   timestamptz NOT NULL,                         -- when the next step of the sweep is due
+  next_id   bigint NOT NULL,                              -- it goes on behind this row of retry; 0: a sweep begins
+  began_at  timestamptz NOT NULL,                         -- when this sweep began
+  before_at timestamptz NOT NULL                          -- when the sweep before it began
+);
+INSERT INTO retry_sweep (next_at, next_id, began_at, before_at) VALUES (now(), 0, now(), now());
+SELECT grant_to_consumers('SELECT, UPDATE (next_at, next_id, began_at, before_at)', 'retry_sweep');
+
+-- The next step of the sweep, if it is due and nobody else takes it: adds the entries of up to 2,000 rows.
+CREATE FUNCTION send_lost_retries() RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  sweep retry_sweep;
+  last_id bigint;
+BEGIN
+  SELECT * INTO sweep FROM retry_sweep w WHERE w.next_at <= statement_timestamp() FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN RETURN; END IF;
+  IF sweep.next_id = 0 THEN
+    sweep.before_at := sweep.began_at;
+    sweep.began_at := statement_timestamp();
+  END IF;
+  WITH step AS MATERIALIZED (
+    SELECT r.id, r.due_at, r.shard FROM retry r WHERE r.id > sweep.next_id ORDER BY r.id LIMIT 2000
+  ), aged AS (
+    SELECT s.*, extract(epoch FROM sweep.began_at - s.due_at)::float8 / 3600 AS hours,
+           extract(epoch FROM sweep.before_at - s.due_at)::float8 / 3600 AS hours_before
+      FROM step s WHERE s.due_at <= sweep.began_at - interval '1 hour'
+  ), lost AS (
+    INSERT INTO retry_due (due_at, id, shard)
+    SELECT a.due_at, a.id, a.shard FROM aged a
+     WHERE floor(ln(a.hours) / ln(2::float8)) > floor(ln(greatest(a.hours_before, 0.5)) / ln(2::float8))
+    ON CONFLICT DO NOTHING
+  )
+  SELECT max(s.id) FROM step s HAVING count(*) = 2000 INTO last_id;
+  UPDATE retry_sweep w
+     SET next_id = coalesce(last_id, 0), began_at = sweep.began_at, before_at = sweep.before_at,
+         next_at = CASE WHEN last_id IS NULL THEN sweep.began_at + interval '10 minutes' ELSE statement_timestamp() END;
+END $$;
+
+CREATE OR REPLACE FUNCTION look_for_due_retries(of_shards bigint[], most bigint, OUT due bigint, OUT next_ms bigint)
+LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM send_lost_retries();
+  SELECT count(*) FROM (SELECT FROM retry_due e WHERE e.shard = ANY (of_shards) AND e.due_at <= statement_timestamp()
+                         ORDER BY e.due_at, e.id LIMIT most) d INTO due;
+  SELECT greatest(ceil(extract(epoch FROM e.due_at - statement_timestamp()) * 1000), 0)::bigint
+    FROM retry_due e ORDER BY e.due_at LIMIT 1 INTO next_ms;
+END $$;
+
+-- As in migration 18. What is sent again is refused again, and waits in the outbox once.
+CREATE OR REPLACE FUNCTION refuse_retry(of_number bigint, of_due_us bigint, why text) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+  entry_at CONSTANT timestamptz := timestamptz 'epoch' + of_due_us * interval '1 microsecond';
+  stored retry_record;
+  outbox_number bigint;
+BEGIN
+  DELETE FROM retry_due e WHERE e.due_at = entry_at AND e.id = of_number;
+  IF NOT FOUND THEN RETURN NULL; END IF;
+  SELECT * INTO stored FROM retry_record r WHERE r.id = of_number AND r.due_at = entry_at;
+  IF NOT FOUND THEN RETURN NULL; END IF;
+  SELECT o.id FROM outbox o WHERE o.shard = -1 AND o.message_id = stored.message_id AND o.header_values = stored.header_values
+   LIMIT 1 INTO outbox_number;
+  IF FOUND THEN RETURN outbox_number; END IF;
+  INSERT INTO outbox (shard, message_id, topic, record_key, record_payload, header_names, header_values, refused)
+  VALUES (-1, stored.message_id, stored.topic, stored.record_key, stored.record_payload, stored.header_names,
+          stored.header_values, why) RETURNING id INTO outbox_number;
+  RETURN outbox_number;
+END $$;
+
+DO $$
+DECLARE
+  fun text;
+BEGIN
+  FOR fun IN SELECT p.oid::regprocedure::text FROM pg_proc p
+              WHERE p.pronamespace = (SELECT n.oid FROM pg_namespace n WHERE n.nspname = current_schema())
+                AND p.proname IN ('lock_retries', 'add_retries', 'retries_are_sent', 'look_for_due_retries',
+                                'refuse_retry', 'send_lost_retries') ORDER BY 1 LOOP
+    EXECUTE format('ALTER FUNCTION %s SET search_path = %I, pg_temp', fun, current_schema());
+    EXECUTE format('ALTER FUNCTION %s SET plan_cache_mode = force_custom_plan', fun);
+    EXECUTE format('ALTER FUNCTION %s SET enable_seqscan = off', fun);
+    EXECUTE format('ALTER FUNCTION %s SET enable_hashjoin = off', fun);
+    EXECUTE format('ALTER FUNCTION %s SET enable_mergejoin = off', fun);
+    EXECUTE format('ALTER FUNCTION %s SET jit = off', fun);
+  END LOOP;
+END $$;
+ALTER FUNCTION look_for_due_retries(bigint[], bigint) SET enable_sort = off;
+ALTER FUNCTION look_for_due_retries(bigint[], bigint) SET enable_bitmapscan = off;
+ALTER FUNCTION send_lost_retries() SET enable_sort = off;
+ALTER FUNCTION send_lost_retries() SET enable_bitmapscan = off;
+REVOKE ALL ON FUNCTION send_lost_retries() FROM PUBLIC;
+SELECT grant_to_consumers('EXECUTE', 'FUNCTION send_lost_retries()');
+
+INSERT INTO compatible_migration (number, name, builds_from) VALUES (19, 'retry_expected', 11);
