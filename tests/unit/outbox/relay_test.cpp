@@ -32,6 +32,35 @@ class CountingSink final : public spdlog::sinks::base_sink<std::mutex> {
   void flush_() override {}
 };
 
+/// Counts how often the relay has looked for messages and found none.
+class WatchedOutbox final : public ports::Outbox {
+ public:
+  explicit WatchedOutbox(std::shared_ptr<ports::Outbox> outbox) : outbox_(std::move(outbox)) {}
+  std::atomic<int> found_none{0};
+
+  std::vector<ports::OutboxShard> keep_shards(const std::string& owner, std::chrono::milliseconds lease) override {
+    return outbox_->keep_shards(owner, lease);
+  }
+  void leave_shards(const std::string& owner) override { outbox_->leave_shards(owner); }
+  std::vector<ports::OutboxRecord> waiting(std::span<const ports::OutboxShard> shards, std::size_t most,
+                                           std::size_t bytes) override {
+    auto records = outbox_->waiting(shards, most, bytes);
+    if (records.empty()) ++found_none;
+    return records;
+  }
+  ports::OutboxDue release_due(std::span<const ports::OutboxShard> shards, std::size_t most) override {
+    return outbox_->release_due(shards, most);
+  }
+  void remove(std::span<const ports::OutboxRecord* const> records) override { outbox_->remove(records); }
+  std::optional<std::int64_t> refuse(const ports::OutboxRecord& record, const std::string& why) override {
+    return outbox_->refuse(record, why);
+  }
+  ports::OutboxLag lag() override { return outbox_->lag(); }
+
+ private:
+  std::shared_ptr<ports::Outbox> outbox_;
+};
+
 class RelayTest : public ::testing::Test {
  protected:
   RelayTest() { broker.create_topic("orders", 1); }
@@ -63,7 +92,7 @@ class RelayTest : public ::testing::Test {
     if (settings.look_every == Relay::Settings{}.look_every) settings.look_every = 5ms;
     auto quiet = std::make_shared<spdlog::logger>("quiet", told);
     auto made = std::make_shared<Relay>(
-        settings, inbox->outbox(),
+        settings, outbox,
         [this] {
           ++senders;
           return broker.open_sender();
@@ -80,6 +109,7 @@ class RelayTest : public ::testing::Test {
 
   std::shared_ptr<CountingSink> told = std::make_shared<CountingSink>();
   std::shared_ptr<testing::MemoryInbox> inbox = std::make_shared<testing::MemoryInbox>();
+  std::shared_ptr<WatchedOutbox> outbox = std::make_shared<WatchedOutbox>(inbox->outbox());
   testing::MemoryBroker broker;
   HandlerId handler = inbox->register_handler("h");
   TopicPartition at{"t", 0};
@@ -130,6 +160,8 @@ TEST_F(RelayTest, looks_when_a_stored_retry_is_due) {
   Relay::Settings asleep;
   asleep.look_asleep_every = 1h;
   const auto one = relay("one", asleep);
+  // It does not look again for an hour, unless the bell rings.
+  ASSERT_TRUE(test::eventually([&] { return outbox->found_none == 1; }));
   store_retry("1", 50ms);
   one->ring_when_due(50ms);
   EXPECT_TRUE(test::eventually([&] { return sent().size() == 1; }));
