@@ -170,6 +170,17 @@ TEST(Outbox, puts_aside_what_goes_to_a_topic_that_is_gone_and_goes_on) {
   EXPECT_TRUE(eventually([&] { return world.query("SELECT count(*) FROM outbox") == "0"; })) << "it was sent before";
 }
 
+TEST(Outbox, takes_the_shards_of_a_dead_relay_whose_lease_is_of_a_clock_that_was_set_back) {
+  TURNSTILE_NEEDS_SERVERS();
+  World world(1);
+  const std::string out = world.add_topic("out");
+  static_cast<void>(world.query("UPDATE outbox_relay SET owner = 'dead', expires_at = now() + interval '2 hours'"));
+  Process consumer = world.consumer(world.toml(), {{"PUBLISH", out}});
+  world.publish("1", "p");
+  TopicReader published(out);
+  EXPECT_TRUE(published.until([&] { return published.payloads().size() == 1; })) << world.output();
+}
+
 // A table without the constraint of today may contain such rows.
 TEST(Outbox, puts_aside_rows_that_are_no_messages_and_goes_on) {
   TURNSTILE_NEEDS_SERVERS();

@@ -28,13 +28,15 @@ VALUES ($1::smallint, $2::uuid, $3::text, $4::bytea, $5::bytea,
         ARRAY(SELECT CASE WHEN h <> '-' THEN pg_catalog.decode(h, 'hex') END FROM unnest($7::text[]) WITH ORDINALITY AS t (h, n) ORDER BY n),
         timestamptz 'epoch' + $8::bigint * interval '1 millisecond'))";
 
-/// It does not wait for a relay that is about to take a shard, and has locked it.
+/// It does not wait for a relay that is about to take a shard, and has locked it. A lease of more than twice the time is
+/// of a clock that was set back since.
 inline constexpr std::string_view kKeepShards = R"(
 UPDATE @.outbox_relay r
    SET owner = $1::text, expires_at = clock_timestamp() + $2::bigint * interval '1 millisecond',
        fence = r.fence + (r.owner IS DISTINCT FROM $1::text)::integer
  WHERE r.shard IN (SELECT f.shard FROM @.outbox_relay f
                     WHERE f.owner IS NULL OR f.owner = $1::text OR f.expires_at < clock_timestamp()
+                       OR f.expires_at > clock_timestamp() + 2 * $2::bigint * interval '1 millisecond'
                       FOR UPDATE SKIP LOCKED)
 RETURNING r.shard::bigint)";
 
