@@ -20,6 +20,15 @@ BEGIN
                                       ROWS UNBOUNDED PRECEDING) AS first_from_here FROM sent y) s;
 END $$;
 
+CREATE OR REPLACE VIEW retry_record AS
+SELECT r.id, r.due_at, r.shard, r.message_id, r.topic, r.record_key, r.record_payload,
+       r.header_names || ARRAY['turnstile-replayed-from'::bytea, 'turnstile-replayed-for', 'turnstile-retry'] AS header_names,
+       r.header_values || ARRAY[convert_to(r.topic || '[' || r.partition || ']@' || r.record_offset, 'UTF8'),
+                                convert_to(h.name, 'UTF8'), convert_to(r.id || '.' || r.attempts, 'UTF8')] AS header_values,
+       coalesce(octet_length(r.record_key), 0) + coalesce(octet_length(r.record_payload), 0)
+         + pg_column_size(r.header_names) + pg_column_size(r.header_values) AS bytes
+  FROM retry r JOIN handler h ON h.id = r.handler;
+
 CREATE OR REPLACE FUNCTION retries_are_sent(numbers bigint[], due_us bigint[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   WITH sent AS MATERIALIZED (

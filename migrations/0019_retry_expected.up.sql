@@ -25,6 +25,19 @@ BEGIN
                                       ROWS UNBOUNDED PRECEDING) AS first_from_here FROM sent y) s;
 END $$;
 
+-- The records that the relay sends. A handler name that only one group may use can be that of a handler of another group,
+-- in another schema.
+CREATE OR REPLACE VIEW retry_record AS
+SELECT r.id, r.due_at, r.shard, r.message_id, r.topic, r.record_key, r.record_payload,
+       r.header_names || ARRAY['turnstile-replayed-from'::bytea, 'turnstile-replayed-for', 'turnstile-retry']
+         || CASE WHEN h.consumer_group IS NOT NULL THEN ARRAY['turnstile-replayed-group'::bytea] END AS header_names,
+       r.header_values || ARRAY[convert_to(r.topic || '[' || r.partition || ']@' || r.record_offset, 'UTF8'),
+                                convert_to(h.name, 'UTF8'), convert_to(r.id || '.' || r.attempts, 'UTF8')]
+         || CASE WHEN h.consumer_group IS NOT NULL THEN ARRAY[convert_to(h.consumer_group, 'UTF8')] END AS header_values,
+       coalesce(octet_length(r.record_key), 0) + coalesce(octet_length(r.record_payload), 0)
+         + pg_column_size(r.header_names) + pg_column_size(r.header_values) AS bytes
+  FROM retry r JOIN handler h ON h.id = r.handler;
+
 -- An entry that is not due any more, because the clock was set back, stays: a consumer may have refused what was sent.
 CREATE OR REPLACE FUNCTION retries_are_sent(numbers bigint[], due_us bigint[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN

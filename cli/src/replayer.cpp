@@ -53,12 +53,13 @@ OwnedMessage republished(const postgres::DeadRecord& dead, std::int32_t partitio
   if (earlier && !before.header(kFirstOrigin))
     message.headers.push_back({std::string(kFirstOrigin), std::string(*earlier)});
   std::erase_if(message.headers, [](const Header& header) {
-    return header.name == kReplayedFrom || header.name == kReplayedFor || header.name == kReplayToken ||
-           header.name == kDeaths;
+    return header.name == kReplayedFrom || header.name == kReplayedFor || header.name == kReplayedGroup ||
+           header.name == kReplayToken || header.name == kDeaths;
   });
   message.headers.push_back(
       {std::string(kReplayedFrom), to_string(TopicPartitionOffset{dead.summary.from.at, dead.summary.offset})});
   message.headers.push_back({std::string(kReplayedFor), dead.summary.handler});
+  if (dead.summary.only_group) message.headers.push_back({std::string(kReplayedGroup), *dead.summary.only_group});
   // The row has the headers from before this dead letter.
   message.headers.push_back({std::string(kDeaths), std::to_string(deaths_of(before) + 1)});
   const auto was_sent = [](const Header& header) { return header.name == kSentAt; };

@@ -65,7 +65,7 @@ class Rewinder {
   Exit run() {
     if (settings_.mode == Mode::at_least_once) refuse_without_ids("its mode is at_least_once");
     auto admin = open_admin(config_);
-    const RecordIds ids(options_.topic, settings_);
+    const RecordIds ids(options_.topic, settings_, group_name_);
     require_handler(admin, handler_);
     const auto known = admin.handled_topic(group_name_, options_.topic, handler_);
     if (known.partitions.empty()) refuse_without_ids("the database knows no partition of it for this group");

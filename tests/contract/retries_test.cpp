@@ -136,6 +136,14 @@ TEST_P(RetriesContract, a_stored_message_comes_back_as_the_record_that_failed) {
   EXPECT_THAT(send(), IsEmpty());
 }
 
+TEST_P(RetriesContract, a_record_names_the_group_if_only_that_may_use_the_name_of_its_handler) {
+  defer("a", "k");
+  EXPECT_EQ(header(fetch().records.at(0).message, kReplayedGroup), std::nullopt);
+  ASSERT_EQ(store().first_group(handler_, "group a"), "group a");
+  defer("b", "other");
+  EXPECT_EQ(header(send().back(), kReplayedGroup), "group a");
+}
+
 TEST_P(RetriesContract, the_outbox_counts_what_is_stored) {
   const auto stored = [this] { return store().outbox()->lag().retries; };
   EXPECT_EQ(stored(), 0);

@@ -233,6 +233,16 @@ TEST_F(CliReplay, the_record_of_another_letter_does_not_settle_a_replay_in_doubt
   EXPECT_NE(header(again, kReplayToken), token) << "the record of the first replay could still be found";
 }
 
+TEST_F(CliReplay, names_the_group_if_only_that_may_use_the_name_of_the_handler) {
+  bury(7, "'{}'");
+  bury(8, "'{}'");
+  ASSERT_EQ(cli_.run("dlq", "replay", "1").code, 0);
+  EXPECT_EQ(header(kafka_.read(topic_, 1).at(0), kReplayedGroup), "");
+  sql("UPDATE handler SET consumer_group = 'billing'");
+  ASSERT_EQ(cli_.run("dlq", "replay", "2").code, 0);
+  EXPECT_EQ(header(kafka_.read(topic_, 2).at(1), kReplayedGroup), "billing");
+}
+
 TEST_F(CliReplay, a_replay_that_an_earlier_build_began_is_settled_without_a_token) {
   for (const Offset offset : {7, 8}) {
     bury(offset, "'{}'");

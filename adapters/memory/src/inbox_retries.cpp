@@ -80,6 +80,8 @@ std::size_t MemoryInbox::State::release_retries(std::span<const ports::OutboxSha
     message.headers.push_back({std::string(kReplayedFrom), to_string(TopicPartition{message.topic, message.partition}) +
                                                                "@" + std::to_string(message.offset)});
     message.headers.push_back({std::string(kReplayedFor), handler->first});
+    if (const auto group = first_groups.find(row.handler); group != first_groups.end())
+      message.headers.push_back({std::string(kReplayedGroup), group->second});
     message.headers.push_back({std::string(kRetry), ports::RetryRef{number, row.attempts}.text()});
     auto record = outbox_record(message, row.id);
     if (std::find(shards.begin(), shards.end(), record.shard) == shards.end()) continue;

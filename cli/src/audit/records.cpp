@@ -281,7 +281,8 @@ std::int64_t RecordAudit::records() const {
 RecordAudit audit_records(const Config& config, const RecordAuditOptions& options,
                           const std::function<void(std::int64_t records)>& on_progress) {
   const auto settings = config.topics.find(options.topic);
-  RecordIds ids(options.topic, settings == config.topics.end() ? TopicSettings{} : settings->second);
+  RecordIds ids(options.topic, settings == config.topics.end() ? TopicSettings{} : settings->second,
+                options.group.value_or(config.group()));
   if (ids.mode() == Mode::at_least_once) {
     throw UsageError(fmt::format(
         "topic {} has mode at_least_once by {}: nothing is stored of its messages, so there is nothing to audit. If a "

@@ -104,7 +104,7 @@ Json Api::deliveries(const Query& query) const {
     from = std::chrono::floor<std::chrono::milliseconds>(*time);
   }
   const auto settings = config_.topics.find(*topic);
-  const RecordIds ids(*topic, settings == config_.topics.end() ? TopicSettings{} : settings->second);
+  const RecordIds ids(*topic, settings == config_.topics.end() ? TopicSettings{} : settings->second, config_.group());
   auto admin = open_admin(config_);
   const auto known = inspect(admin, id, std::nullopt);
   kafka::RecordReader reader(require_kafka(config_), *topic, nullptr, kKafkaPatience);

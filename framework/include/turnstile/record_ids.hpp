@@ -20,15 +20,16 @@ class RecordIds {
   struct Missing {
     std::string why;  ///< for people: "header 'message-id' is absent"
   };
-  /// `turnstile dlq replay` published it for another handler: this handler passes over it.
+  /// It was published again for another handler, or for one of another group: this handler passes over it.
   struct ForAnother {
-    std::string handler;  ///< that handler's name
+    std::string handler;  ///< who that is, for people
   };
   /// What a record is to the handler.
   using Found = std::variant<MessageId, Missing, ForAnother>;
 
-  /// `settings` are the topic's. Throws ConfigError if message_id is not valid.
-  RecordIds(const std::string& topic, const TopicSettings& settings);
+  /// `settings` are the topic's, and `group` the consumer group; empty: unknown. Throws ConfigError if message_id is not
+  /// valid.
+  RecordIds(const std::string& topic, const TopicSettings& settings, const std::string& group = "");
 
   /// The handler's name: the scope of the ids.
   [[nodiscard]] const std::string& handler() const noexcept { return handler_; }
@@ -39,6 +40,7 @@ class RecordIds {
 
  private:
   std::string handler_;
+  std::string group_;
   Mode mode_;
   std::shared_ptr<const void> source_;  ///< an IdSource, which is private
 };

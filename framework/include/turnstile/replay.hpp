@@ -14,8 +14,11 @@ namespace turnstile {
 
 /// The record's original place: `TOPIC[PARTITION]@OFFSET`.
 inline constexpr std::string_view kReplayedFrom = "turnstile-replayed-from";
-/// The handler that must run the record. Handlers of other groups have handled it already and skip it.
+/// The handler that must run the record. Other handlers have handled it already and skip it.
 inline constexpr std::string_view kReplayedFor = "turnstile-replayed-for";
+/// The consumer group of that handler, if its name is of one group only, such as a topic's name. Consumers of other groups
+/// skip the record, although a handler of theirs may have the same name.
+inline constexpr std::string_view kReplayedGroup = "turnstile-replayed-group";
 /// Names one replay of one dead letter. Only records that are identified by their place have this header, because the
 /// inbox would not detect a second copy of them. After a process died in a replay, the header shows whether that replay
 /// published the record.

@@ -6,7 +6,8 @@
 
 namespace turnstile {
 
-RecordIds::RecordIds(const std::string& topic, const TopicSettings& settings) {
+RecordIds::RecordIds(const std::string& topic, const TopicSettings& settings, const std::string& group)
+    : group_(group) {
   detail::TopicPlan plan = detail::plan_topic(topic, settings);
   handler_ = std::move(plan.handler);
   mode_ = plan.mode;
@@ -14,7 +15,7 @@ RecordIds::RecordIds(const std::string& topic, const TopicSettings& settings) {
 }
 
 RecordIds::Found RecordIds::of(const Message& message, std::int32_t incarnation) const {
-  if (const auto whom = detail::replayed_for(message); whom && *whom != handler_) return ForAnother{std::string(*whom)};
+  if (auto whom = detail::replayed_for_another(message, handler_, group_)) return ForAnother{std::move(*whom)};
   if (mode_ == Mode::numbered) {
     auto stamped = detail::request_of(message);
     if (auto* missing = std::get_if<detail::MissingId>(&stamped)) return Missing{std::move(missing->why)};

@@ -28,10 +28,11 @@ std::string ids_text(const TopicPlan& plan) {
 
 }  // namespace
 
-TopicPlan plan_topic(const std::string& topic, const TopicSettings& set) {
+TopicPlan plan_topic(const std::string& topic, const TopicSettings& set, const std::string& group) {
   const TopicSettings settings = merge(topic_defaults(), set);
   TopicPlan plan{.topic = topic,
                  .handler = settings.handler.value_or(topic),
+                 .group = group,
                  .id_source = id_source(topic, settings.message_id.value_or(
                                                    settings.mode == Mode::by_offset ? "offset" : "header:message-id")),
                  .dead_letter = dead_letter_name(topic, settings)};

@@ -17,6 +17,7 @@ namespace turnstile::detail {
 struct TopicPlan {
   std::string topic{};
   std::string handler{};
+  std::string group{};  ///< the consumer group; empty: unknown
   Mode mode{};
   Order order{};
   std::string limiter{};  ///< empty: only the number of workers limits the topic
@@ -48,6 +49,6 @@ struct TopicPlan {
 std::string describe(const TopicPlan& plan);
 
 /// `settings` must have passed check_topic(). Otherwise it throws ConfigError.
-TopicPlan plan_topic(const std::string& topic, const TopicSettings& settings);
+TopicPlan plan_topic(const std::string& topic, const TopicSettings& settings, const std::string& group = "");
 
 }  // namespace turnstile::detail

@@ -27,14 +27,13 @@ std::variant<MessageId, MissingId> id_of(const Unit& unit, UnitItem& item) {
 }  // namespace
 
 bool pass_over_others(UnitItem& item, Unit& unit, Verdicts& verdicts) {
-  const auto whom = replayed_for(item.message());
-  if (!whom) return false;
-  if (*whom == unit.plan().handler) {
-    if (unit.plan().mode == Mode::transactional) item.back = retry_of(item.message());
-    return false;
+  const TopicPlan& plan = unit.plan();
+  if (const auto whom = replayed_for_another(item.message(), plan.handler, plan.group)) {
+    verdicts.pass_over(item, *whom);
+    return true;
   }
-  verdicts.pass_over(item, *whom);
-  return true;
+  if (plan.mode == Mode::transactional) item.back = retry_of(item.message());
+  return false;
 }
 
 namespace {

@@ -238,7 +238,8 @@ std::vector<std::unique_ptr<TopicState>> build_topics(ConsumerSpec spec, std::sh
   if (!problems.empty()) throw ConfigError(problems);
 
   std::vector<TopicPlan> plans;
-  for (std::size_t i = 0; i < settings.size(); ++i) plans.push_back(plan_topic(spec.topics[i].first, settings[i]));
+  for (std::size_t i = 0; i < settings.size(); ++i)
+    plans.push_back(plan_topic(spec.topics[i].first, settings[i], spec.config.group()));
   for (std::size_t i = 0; i < settings.size(); ++i) tell_of_topic(plans[i], settings[i], *run_log);
   auto store = store_for(spec, plans);
   const auto infos = check_broker(spec, plans, settings, *run_log, !caller_raises);

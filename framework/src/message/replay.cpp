@@ -35,6 +35,16 @@ std::optional<RetryRef> RetryRef::parse(std::string_view text) {
 
 namespace turnstile::detail {
 
+std::optional<std::string> replayed_for_another(const Message& message, std::string_view handler,
+                                                std::string_view group) {
+  const auto whom = replayed_for(message);
+  if (!whom) return std::nullopt;
+  if (*whom != handler) return std::string(*whom);
+  const auto of_group = message.header(kReplayedGroup);
+  if (!of_group || group.empty() || *of_group == group) return std::nullopt;
+  return std::string(*whom) + " of group " + std::string(*of_group);
+}
+
 std::optional<ports::RetryRef> retry_of(const Message& message) {
   const auto header = message.header(kRetry);
   return header && replayed_for(message) ? ports::RetryRef::parse(*header) : std::nullopt;
@@ -43,7 +53,8 @@ std::optional<ports::RetryRef> retry_of(const Message& message) {
 namespace {
 
 bool names_a_replay(const Header& header) {
-  return header.name == kRetry || header.name == kReplayedFor || header.name == kReplayedFrom;
+  return header.name == kRetry || header.name == kReplayedFor || header.name == kReplayedGroup ||
+         header.name == kReplayedFrom;
 }
 
 }  // namespace

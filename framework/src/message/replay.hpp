@@ -22,6 +22,10 @@ inline std::optional<std::string_view> replayed_for(const Message& message) {
   return ours ? handler : std::nullopt;
 }
 
+/// Who must run the record again, for people, if it is not this handler of this group. Absent for any other record. An
+/// empty group is not compared.
+std::optional<std::string> replayed_for_another(const Message& message, std::string_view handler,
+                                                std::string_view group);
 /// The stored retry for which the record came back. Absent for any other record.
 std::optional<ports::RetryRef> retry_of(const Message& message);
 /// Whether it has headers that forget_replay() removes.

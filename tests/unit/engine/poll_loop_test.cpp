@@ -355,6 +355,11 @@ TEST_F(PollLoopTest, raises_duplicates_but_not_what_it_passes_over) {
       Settled::duplicate);
   EXPECT_THROW(loop.handle(2, {{"message-id", "id-0"}}), Duplicate);
   EXPECT_EQ(loop.handle(3), Settled::done);
+  EXPECT_EQ(loop.handle(4, {{"message-id", "id-4"},
+                            {"turnstile-replayed-for", "t"},
+                            {"turnstile-replayed-group", "another"},
+                            {"turnstile-replayed-from", "t[0]@0"}}),
+            Settled::duplicate);
 }
 
 /// As the header of PollLoop says, only one loop of a group may have a partition at a time.

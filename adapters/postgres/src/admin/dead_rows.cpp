@@ -14,7 +14,7 @@ const std::string& select_summary() {
       microseconds_of("CASE WHEN " + in_doubt + " AND isfinite(d.replayed_at) THEN d.replayed_at - " + as_begun +
                       " END") +
       // With T, so that a cursor is one word.
-      ", d.replayed_at::text, regexp_replace(d.died_at::text, ' ', 'T'), d.edits";
+      ", d.replayed_at::text, regexp_replace(d.died_at::text, ' ', 'T'), d.edits, h.consumer_group";
   return sql;
 }
 
@@ -44,6 +44,7 @@ DeadSummary summary_at(const Rows& rows, std::size_t row) {
   if (const auto mark = rows.at(row, 17)) dead.replay_mark = std::string(*mark);
   dead.cursor = rows.get<std::string>(row, 18) + "/" + rows.get<std::string>(row, 0);
   dead.edits = rows.get<int>(row, 19);
+  if (const auto group = rows.at(row, 20)) dead.only_group = std::string(*group);
   return dead;
 }
 

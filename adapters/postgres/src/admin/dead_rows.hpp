@@ -26,7 +26,7 @@ inline constexpr std::string_view kNotInDoubt =
 
 /// "SELECT …": what summary_at() reads, in kSummaryColumns columns. More columns and kDeadFrom may follow.
 const std::string& select_summary();
-inline constexpr std::size_t kSummaryColumns = 20;
+inline constexpr std::size_t kSummaryColumns = 21;
 /// Joins `dead d` with the names of its handler and its partition.
 inline constexpr std::string_view kDeadFrom =
     " FROM dead d LEFT JOIN handler h ON h.id = d.handler LEFT JOIN fence f ON f.slot = d.slot ";

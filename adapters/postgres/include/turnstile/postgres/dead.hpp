@@ -27,6 +27,7 @@ struct GroupPartition {
 struct DeadSummary {
   std::int64_t number = 0;                  ///< its number for operators
   std::string handler;                      ///< the handler that refused it
+  std::optional<std::string> only_group{};  ///< the only consumer group that may use the handler's name; absent: any
   GroupPartition from;                      ///< where the record was
   Offset offset = 0;                        ///< of the record
   std::optional<MessageId> id;              ///< absent: it had none
