@@ -113,7 +113,9 @@ void Relay::step(Time now) {
 /// It looks often while messages are due, because more may follow when these are settled. It does not look with each
 /// batch of a busy outbox.
 void Relay::look_for_due(Time now) {
-  const auto due = outbox_->release_due(shards_, settings_.batch);
+  auto due = outbox_->release_due(shards_, settings_.batch);
+  // What is due is of a shard of another relay.
+  if (due.moved == 0 && due.next && due.next->count() <= 0) due.next.reset();
   next_due_ = due.next;
   if (due.moved == settings_.batch) due_pause_ = std::chrono::milliseconds(0);
   else if (due.moved > 0) due_pause_ = kShortestPause;

@@ -32,11 +32,13 @@ class CountingSink final : public spdlog::sinks::base_sink<std::mutex> {
   void flush_() override {}
 };
 
-/// Counts how often the relay has looked for messages and found none.
+/// Counts how often the relay has looked.
 class WatchedOutbox final : public ports::Outbox {
  public:
   explicit WatchedOutbox(std::shared_ptr<ports::Outbox> outbox) : outbox_(std::move(outbox)) {}
-  std::atomic<int> found_none{0};
+  std::atomic<int> found_none{0};           ///< looks for messages that found none
+  std::atomic<int> looked_for_due{0};       ///< by an owner of shards
+  std::atomic<bool> others_are_due{false};  ///< messages of shards that it does not have
 
   std::vector<ports::OutboxShard> keep_shards(const std::string& owner, std::chrono::milliseconds lease) override {
     return outbox_->keep_shards(owner, lease);
@@ -49,7 +51,10 @@ class WatchedOutbox final : public ports::Outbox {
     return records;
   }
   ports::OutboxDue release_due(std::span<const ports::OutboxShard> shards, std::size_t most) override {
-    return outbox_->release_due(shards, most);
+    if (!shards.empty()) ++looked_for_due;
+    auto due = outbox_->release_due(shards, most);
+    if (others_are_due) due.next = 0ms;
+    return due;
   }
   void remove(std::span<const ports::OutboxRecord* const> records) override { outbox_->remove(records); }
   std::optional<std::int64_t> refuse(const ports::OutboxRecord& record, const std::string& why) override {
@@ -176,6 +181,17 @@ TEST_F(RelayTest, looks_often_while_messages_come_due) {
   ASSERT_TRUE(test::eventually([&] { return sent().size() == 1; }));
   store_retry("2", 0ms);  // by another process, which cannot ring
   EXPECT_TRUE(test::eventually([&] { return sent().size() == 2; }));
+}
+
+TEST_F(RelayTest, looks_less_and_less_often_for_what_another_relay_must_send) {
+  outbox->others_are_due = true;
+  Relay::Settings rare;
+  rare.look_every = 1h;
+  publish("1");
+  const auto began = std::chrono::steady_clock::now();
+  const auto one = relay("one", rare);
+  ASSERT_TRUE(test::eventually([&] { return outbox->looked_for_due >= 5; }));
+  EXPECT_GE(std::chrono::steady_clock::now() - began, 20ms + 40ms + 80ms + 160ms);
 }
 
 TEST_F(RelayTest, of_two_one_sends) {
