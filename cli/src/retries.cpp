@@ -23,6 +23,7 @@ struct Options {
 
 std::string due_text(const postgres::StoredRetry& retry) {
   if (!retry.due_at) return "behind its key";
+  if (retry.refused) return fmt::format("refused by the broker: outbox record {}", *retry.refused);
   return when(*retry.due_at) + (retry.sent ? ", sent" : "");
 }
 
@@ -49,7 +50,8 @@ Exit list(const Global& global, const Options& options) {
                                  {"error", retry.error},
                                  {"stored_at", iso(retry.stored_at)},
                                  {"due_at", iso_or_null(retry.due_at)},
-                                 {"sent", retry.sent}});
+                                 {"sent", retry.sent},
+                                 {"refused", retry.refused ? Json(*retry.refused) : Json(nullptr)}});
     }
     print(json);
     return Exit::ok;

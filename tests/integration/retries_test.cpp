@@ -183,6 +183,10 @@ TEST_F(Retries, a_message_whose_record_was_lost_is_sent_again) {
                                   "' WHERE record_key = '" + id + "' AND due_at < 'infinity' RETURNING id) " +
                                   "DELETE FROM retry_due d USING sent WHERE d.id = sent.id"));
   };
+  static_cast<void>(
+      world.query("SELECT refuse_retry(id, (extract(epoch FROM due_at) * 1000000)::bigint, 'too large') FROM retry "
+                  "WHERE record_key = 'b'"));
+  EXPECT_THAT(cli.run("retries", "list", "--key", "b").out, HasSubstr("refused by the broker: outbox record 1"));
   lose("a", "2 hours");
   lose("b", "10 minutes");
   static_cast<void>(world.query("UPDATE retry_sweep SET next_at = now(), began_at = now() - interval '90 minutes'"));

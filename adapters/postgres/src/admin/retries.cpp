@@ -10,6 +10,10 @@ namespace {
 constexpr int kRowsAtOnce = 5'000;
 /// Whether the relay has still to send it.
 const std::string kHasEntry = "EXISTS (SELECT FROM retry_due d WHERE d.due_at = r.due_at AND d.id = r.id)";
+/// Its number in the outbox, if the broker refused the record of this attempt. Few messages are in this shard.
+const std::string kRefused =
+    "(SELECT min(o.id) FROM outbox o WHERE o.shard = -1 AND o.message_id = r.message_id AND"
+    " array_position(o.header_values, convert_to(r.id || '.' || r.attempts, 'UTF8')) IS NOT NULL)";
 constexpr const char* kOfFilter =
     " ($1::bigint IS NULL OR r.id = $1) AND ($2::text IS NULL OR r.topic = $2) AND"
     " ($3::text IS NULL OR r.handler = (SELECT h.id FROM handler h WHERE h.name = $3)) AND"
@@ -30,8 +34,9 @@ std::vector<StoredRetry> Admin::retries(const RetryFilter& filter, std::int64_t 
       "SELECT r.id, h.name, r.topic, r.partition, r.record_offset, r.message_id, r.record_key, "
       "coalesce(octet_length(r.record_payload), 0), r.attempts, r.error, " +
           microseconds_of("r.stored_at") + ", " + microseconds_of("CASE WHEN r.due_at < 'infinity' THEN r.due_at END") +
-          ", r.due_at < 'infinity' AND NOT " + kHasEntry + " FROM retry r JOIN handler h ON h.id = r.handler WHERE" +
-          kOfFilter + "ORDER BY r.due_at, r.id LIMIT $6::bigint",
+          ", r.due_at < 'infinity' AND NOT " + kHasEntry + ", " + kRefused +
+          " FROM retry r JOIN handler h ON h.id = r.handler WHERE" + kOfFilter +
+          "ORDER BY r.due_at, r.id LIMIT $6::bigint",
       arguments);
   std::vector<StoredRetry> all;
   for (std::size_t row = 0; row < rows.size(); ++row) {
@@ -47,7 +52,8 @@ std::vector<StoredRetry> Admin::retries(const RetryFilter& filter, std::int64_t 
                    .error = rows.get<std::string>(row, 9),
                    .stored_at = time_at(rows, row, 10),
                    .due_at = time_or_none(rows, row, 11),
-                   .sent = rows.get<bool>(row, 12)});
+                   .sent = rows.get<bool>(row, 12),
+                   .refused = rows.at(row, 13) ? std::optional(rows.get<std::int64_t>(row, 13)) : std::nullopt});
   }
   return all;
 }
