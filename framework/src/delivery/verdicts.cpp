@@ -249,7 +249,7 @@ void Verdicts::pass_over(UnitItem& item, std::string_view handler) {
   item.verdict.kind = Verdict::Kind::settled;
   ++unit_.result().counts.duplicates;
   unit_.services().run_log->info(unit_.place().at, unit_.plan().handler, item.message(),
-                                 "passed over: it is a dead letter again, of handler " + std::string(handler));
+                                 "passed over: it was published again for handler " + std::string(handler));
 }
 
 void Verdicts::again_soon(const Items& items, const std::string& why, int tries) {
