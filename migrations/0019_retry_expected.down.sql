@@ -39,6 +39,49 @@ BEGIN
   DELETE FROM retry_due e USING sent s WHERE e.due_at = s.due_at AND e.id = s.id;
 END $$;
 
+CREATE OR REPLACE FUNCTION take_back_ids(of_handler smallint, of_messages uuid[]) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER AS $$
+DECLARE
+  one uuid;
+BEGIN
+  IF (SELECT c.relkind FROM pg_class c WHERE c.oid = 'inbox'::regclass) = 'r' THEN
+    DELETE FROM inbox WHERE handler = of_handler AND id = ANY (of_messages) AND xmin = pg_current_xact_id()::xid;
+    RETURN;
+  END IF;
+  FOREACH one IN ARRAY of_messages LOOP
+    DELETE FROM inbox WHERE handler = of_handler AND id = one AND xmin = pg_current_xact_id()::xid;
+  END LOOP;
+END $$;
+
+CREATE OR REPLACE FUNCTION retries_are_settled() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER AS $$
+DECLARE
+  of_one record;
+BEGIN
+  DELETE FROM retry_due d USING gone g WHERE d.due_at = g.due_at AND d.id = g.id;
+  FOR of_one IN SELECT handler, array_agg(record_key) AS keys FROM gone
+                 WHERE in_order AND record_key IS NOT NULL GROUP BY handler ORDER BY handler LOOP
+    PERFORM lock_retry_keys(of_one.handler, of_one.keys);
+  END LOOP;
+  WITH next AS (
+    UPDATE retry r SET due_at = statement_timestamp()
+      FROM (SELECT handler, record_key, count(*) AS settled FROM gone
+             WHERE in_order AND record_key IS NOT NULL GROUP BY handler, record_key) k
+     CROSS JOIN LATERAL (
+       SELECT w.id
+         FROM (SELECT f.id, f.due_at, first_value(f.due_at) OVER (ORDER BY f.id) AS first_due
+                 FROM (SELECT o.id, o.due_at FROM retry o
+                        WHERE o.handler = k.handler AND md5(o.record_key) = md5(k.record_key)
+                          AND o.record_key = k.record_key AND o.in_order
+                        ORDER BY o.id LIMIT 32) f) w -- what is read is bounded, and so is the number that is under way
+        WHERE w.due_at = 'infinity' AND (w.first_due = 'infinity' OR w.first_due <= statement_timestamp())
+        ORDER BY w.id LIMIT 2 * k.settled) n
+     WHERE r.id = n.id AND r.due_at = 'infinity' RETURNING r.id, r.due_at, r.shard
+  )
+  INSERT INTO retry_due (due_at, id, shard) SELECT x.due_at, x.id, x.shard FROM next x;
+  RETURN NULL;
+END $$;
+
 CREATE OR REPLACE FUNCTION add_retries(of_handler smallint, ids uuid[], of_slot integer, of_incarnation integer, offsets bigint[],
                             of_attempts bigint[], delays_ms bigint[], are_in_order boolean, shards bigint[], of_topic text,
                             of_partition integer, keys bytea[], payloads bytea[], names bytea[], header_contents bytea[],
@@ -112,9 +155,11 @@ BEGIN
   FOR fun IN SELECT p.oid::regprocedure::text FROM pg_proc p
               WHERE p.pronamespace = (SELECT n.oid FROM pg_namespace n WHERE n.nspname = current_schema())
                 AND p.proname IN ('lock_retries', 'add_retries', 'retries_are_sent', 'look_for_due_retries',
-                                'refuse_retry') ORDER BY 1 LOOP
+                                'refuse_retry', 'take_back_ids', 'retries_are_settled') ORDER BY 1 LOOP
     EXECUTE format('ALTER FUNCTION %s SET search_path = %I, pg_temp', fun, current_schema());
-    EXECUTE format('ALTER FUNCTION %s SET plan_cache_mode = force_custom_plan', fun);
+    IF fun NOT LIKE '%take_back_ids(%' THEN
+      EXECUTE format('ALTER FUNCTION %s SET plan_cache_mode = force_custom_plan', fun);
+    END IF;
     EXECUTE format('ALTER FUNCTION %s SET enable_seqscan = off', fun);
     EXECUTE format('ALTER FUNCTION %s SET enable_hashjoin = off', fun);
     EXECUTE format('ALTER FUNCTION %s SET enable_mergejoin = off', fun);

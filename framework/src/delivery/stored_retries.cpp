@@ -107,6 +107,7 @@ bool StoredRetries::need_commit(const Items& items) {
 
 void StoredRetries::write(const Items& items) {
   ports::RetryChanges changes;
+  changes.deferred.reserve(items.size());
   for (UnitItem* const item : items) {
     if (item->deferral) {
       changes.deferred.push_back({.id = *item->id,
