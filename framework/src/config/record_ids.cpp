@@ -6,10 +6,10 @@
 
 namespace turnstile {
 
-RecordIds::RecordIds(const std::string& topic, const TopicSettings& settings, const std::string& group)
-    : group_(group) {
-  detail::TopicPlan plan = detail::plan_topic(topic, settings);
+RecordIds::RecordIds(const std::string& topic, const TopicSettings& settings, const std::string& group) {
+  detail::TopicPlan plan = detail::plan_topic(topic, settings, group);
   handler_ = std::move(plan.handler);
+  group_ = std::move(plan.group);
   mode_ = plan.mode;
   source_ = std::make_shared<const detail::IdSource>(std::move(plan.id_source));
 }

@@ -32,7 +32,7 @@ TopicPlan plan_topic(const std::string& topic, const TopicSettings& set, const s
   const TopicSettings settings = merge(topic_defaults(), set);
   TopicPlan plan{.topic = topic,
                  .handler = settings.handler.value_or(topic),
-                 .group = group,
+                 .group = settings.handler && !numbers_records(*settings.mode) ? "" : group,
                  .id_source = id_source(topic, settings.message_id.value_or(
                                                    settings.mode == Mode::by_offset ? "offset" : "header:message-id")),
                  .dead_letter = dead_letter_name(topic, settings)};

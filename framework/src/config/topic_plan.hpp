@@ -17,7 +17,9 @@ namespace turnstile::detail {
 struct TopicPlan {
   std::string topic{};
   std::string handler{};
-  std::string group{};  ///< the consumer group; empty: unknown
+  /// The only consumer group that may use the handler's name. Empty: any group may, because the configuration gives the
+  /// name, or the group is unknown.
+  std::string group{};
   Mode mode{};
   Order order{};
   std::string limiter{};  ///< empty: only the number of workers limits the topic

@@ -362,6 +362,16 @@ TEST_F(PollLoopTest, raises_duplicates_but_not_what_it_passes_over) {
             Settled::duplicate);
 }
 
+/// A service with a new group.id names its handler, so that it keeps its ids.
+TEST_F(PollLoopTest, runs_what_is_published_again_for_a_handler_that_any_group_may_have) {
+  Loop loop(Config{}, insert() | transactional() | handler_id("t"), broker_, inbox_);
+  EXPECT_EQ(loop.handle(0, {{"message-id", "id-0"},
+                            {"turnstile-replayed-for", "t"},
+                            {"turnstile-replayed-group", "its group before"},
+                            {"turnstile-replayed-from", "t[0]@0"}}),
+            Settled::done);
+}
+
 /// As the header of PollLoop says, only one loop of a group may have a partition at a time.
 TEST_F(PollLoopTest, two_of_one_group_on_one_partition_fence_each_other) {
   Loop one(Config{}, insert() | transactional(), broker_, inbox_),
