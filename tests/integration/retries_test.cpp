@@ -165,6 +165,26 @@ TEST_F(Retries, a_message_that_fails_at_each_attempt_is_one_dead_letter) {
   EXPECT_EQ(audit.code, 0) << audit.out << audit.err;
 }
 
+// By default the name of its handler is the topic's too.
+TEST_F(Retries, a_group_that_counts_offsets_does_not_run_what_another_group_sends_again) {
+  World world(1), other(1);
+  Process consumer = world.consumer(toml(world, "1s..1s"));
+  world.publish("a", "throw-once:" + world.folder() + "/a", "k");
+  EXPECT_TRUE(eventually([&] { return stored(world) == "1"; }, 60s)) << world.output();
+  std::string config = other.toml("mode = \"by_offset\"");
+  const std::string of_other = "[topics.\"" + other.topic();
+  config.replace(config.find(of_other), of_other.size(), "[topics.\"" + world.topic());
+  const std::string file = other.folder() + "/config.toml";
+  std::ofstream(file) << config;
+  Process reader(std::string(TURNSTILE_BIN_DIR) + "/consumer", {file, world.topic(), other.schema()}, {},
+                 other.folder() + "/output");
+  EXPECT_TRUE(eventually([&] { return effects_of(world, "k") == "a"; }, 60s)) << world.output();
+  world.publish("b", "p", "k");
+  EXPECT_TRUE(eventually([&] { return other.query("SELECT count(*) FROM effect WHERE id = 'b'") == "1"; }, 60s))
+      << other.output();
+  EXPECT_EQ(effects_of(other, "k"), "a b");
+}
+
 // Kafka deleted the record for its age, for example.
 TEST_F(Retries, a_message_whose_record_was_lost_is_sent_again) {
   World world(1);
