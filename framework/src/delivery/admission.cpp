@@ -27,6 +27,7 @@ std::variant<MessageId, MissingId> id_of(const Unit& unit, UnitItem& item) {
 }  // namespace
 
 bool pass_over_others(UnitItem& item, Unit& unit, Verdicts& verdicts) {
+  if (!replayed_for(item.message())) return false;
   const TopicPlan& plan = unit.plan();
   if (const auto whom = replayed_for_another(item.message(), plan.handler, plan.group)) {
     verdicts.pass_over(item, *whom);
