@@ -181,7 +181,6 @@ class Operation:
 
         # Not counted: a new server has to fill each file of its log with zeros first, and a new broker is not compiled yet.
         rate("first", "retry")
-        self.p.sql("CHECKPOINT")
         for n in range(self.rounds):
             rates = {way: rate(n, way) for way in (("sync", "retry") if n % 2 == 0 else ("retry", "sync"))}
             ratios.append(rates["retry"] / rates["sync"])
