@@ -33,6 +33,9 @@ constexpr std::size_t kRequestBytes = 16 * 1024;
 /// How soon a connection sees that others wait.
 constexpr auto kLook = 20ms;
 
+/// void, or bool in later versions of cpp-httplib.
+using Enqueued = decltype(std::declval<httplib::TaskQueue&>().enqueue({}));
+
 }  // namespace
 
 /// The threads. They take the connection that came last.
@@ -42,11 +45,12 @@ class BoundedServer::Newest final : public httplib::TaskQueue {
     for (std::size_t i = 0; i < kThreads; ++i) threads_.emplace_back([this] { work(); });
   }
 
-  void enqueue(std::function<void()> serve) override {
+  Enqueued enqueue(std::function<void()> serve) override {
     const std::lock_guard lock(mutex_);
     jobs_.push_back(std::move(serve));
     waiting_ = jobs_.size();
     come_.notify_one();
+    return Enqueued(true);
   }
 
   void shutdown() override {
@@ -152,7 +156,12 @@ bool BoundedServer::process_and_close_socket(socket_t socket) {
   {
     Connection connection(*this, socket);
     bool closed = false;
-    served = process_request(connection, true, closed, nullptr);
+    served = [&](auto& server) {  // a template, so that only one of the calls must compile
+      if constexpr (requires { server.process_request(connection, true, closed, nullptr); })
+        return server.process_request(connection, true, closed, nullptr);
+      else  // later versions: with the addresses of both sides, which no answer needs
+        return server.process_request(connection, "", 0, "", 0, true, closed, nullptr);
+    }(*this);
   }
   // If unread bytes remained, the client could lose the answer.
   ::shutdown(socket, SHUT_WR);
