@@ -219,8 +219,10 @@ void Replayer::publish(const postgres::DeadRecord& dead) {
   if (anew) number_anew(summary, message);
   const TopicPartitionOffset place{summary.from.at, summary.offset};
   const bool is_place = !anew && summary.id == id_of_place(place, dead.incarnation);
+  // While a dropped retry waits as a dead letter, a consumer passes over all records with its id.
+  const bool marked_first = is_place || is(summary.reason, DeadReason::dropped);
   const std::shared_ptr<void> held = listener_.hold();
-  const auto sent = is_place ? send_known_by_place(summary, message) : send_known_by_id(summary, message);
+  const auto sent = marked_first ? send_after_mark(summary, message) : send_with_mark(summary, message);
   if (!sent) {
     listener_.was_faster(summary.number);
     return;
@@ -230,8 +232,8 @@ void Replayer::publish(const postgres::DeadRecord& dead) {
 }
 
 /// The inbox rejects a second copy. Absent: another operator has replayed it in the meantime.
-std::optional<ports::BrokerProducer::Sent> Replayer::send_known_by_id(const postgres::DeadSummary& summary,
-                                                                      const OwnedMessage& message) {
+std::optional<ports::BrokerProducer::Sent> Replayer::send_with_mark(const postgres::DeadSummary& summary,
+                                                                    const OwnedMessage& message) {
   ports::BrokerProducer::Sent sent;
   try {
     if (!admin_.mark_replayed(summary, [&] { sent = producer_->send(message); })) return std::nullopt;
@@ -247,9 +249,10 @@ void Replayer::refuse(const postgres::DeadSummary& summary, const BrokerError& e
   throw e;
 }
 
-/// A second copy would run. Absent: another operator has replayed it in the meantime.
-std::optional<ports::BrokerProducer::Sent> Replayer::send_known_by_place(const postgres::DeadSummary& summary,
-                                                                         OwnedMessage message) {
+/// The mark is committed before the record is sent, so that there is one copy only. Absent: another operator has replayed
+/// it in the meantime.
+std::optional<ports::BrokerProducer::Sent> Replayer::send_after_mark(const postgres::DeadSummary& summary,
+                                                                     OwnedMessage message) {
   std::optional<ports::BrokerProducer::Sent> sent;
   std::optional<ports::RecordNotStored> refusal;
   std::string token;

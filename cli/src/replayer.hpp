@@ -89,11 +89,11 @@ class Replayer {
   void publish_if_possible(const postgres::DeadRecord& dead);
   [[nodiscard]] bool still_answers(const std::string& topic) const;
   void publish(const postgres::DeadRecord& dead);
-  std::optional<ports::BrokerProducer::Sent> send_known_by_id(const postgres::DeadSummary& summary,
-                                                              const OwnedMessage& message);
+  std::optional<ports::BrokerProducer::Sent> send_with_mark(const postgres::DeadSummary& summary,
+                                                            const OwnedMessage& message);
   [[noreturn]] void refuse(const postgres::DeadSummary& summary, const BrokerError& e) const;
-  std::optional<ports::BrokerProducer::Sent> send_known_by_place(const postgres::DeadSummary& summary,
-                                                                 OwnedMessage message);
+  std::optional<ports::BrokerProducer::Sent> send_after_mark(const postgres::DeadSummary& summary,
+                                                             OwnedMessage message);
   ports::BrokerProducer::Sent send_or_doubt(const postgres::DeadSummary& begun, const OwnedMessage& message);
   void number_anew(const postgres::DeadSummary& summary, OwnedMessage& message);
 

@@ -144,9 +144,50 @@ TEST_F(Retries, what_an_operator_drops_is_a_dead_letter_and_the_next_of_its_key_
   consumer.signal(SIGTERM);
   EXPECT_EQ(consumer.wait(20s), 0) << world.output();
   Process healed = world.consumer(config, {{"HEALED", "yes"}});
+  // The consumer reads the record before the replay is recorded.
+  static_cast<void>(world.query(
+      "CREATE FUNCTION wait_for_effect() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN FOR i IN 1..300 LOOP EXIT WHEN EXISTS "
+      "(SELECT FROM " +
+      world.schema() +
+      ".effect WHERE id = 'a1'); PERFORM pg_sleep(0.1); END LOOP; RETURN NULL; END$$; "
+      "CREATE CONSTRAINT TRIGGER wait_for_effect AFTER UPDATE ON dead DEFERRABLE INITIALLY DEFERRED FOR EACH ROW "
+      "WHEN (NEW.replayed_at < now() + interval '1 year') EXECUTE FUNCTION wait_for_effect()"));
   const auto replay = cli.run("dlq", "replay", "--reason", "dropped", "--all");
   EXPECT_EQ(replay.code, 0) << replay.out << replay.err;
   EXPECT_TRUE(eventually([&] { return effects_of(world, "a") == "a2 a3 a1"; }, 60s)) << world.output();
+  // An effect that is lost is found, although its message was a dead letter.
+  healed.signal(SIGTERM);
+  EXPECT_EQ(healed.wait(20s), 0) << world.output();
+  EXPECT_EQ(cli.run("audit", "--topic", world.topic()).code, 0);
+  static_cast<void>(world.query("DELETE FROM inbox WHERE record_offset = (SELECT max(record_offset) FROM inbox)"));
+  const auto lost = cli.run("audit", "--topic", world.topic());
+  EXPECT_EQ(lost.code, 1) << lost.out;
+  EXPECT_THAT(lost.out, HasSubstr("did not take effect"));
+}
+
+TEST_F(Retries, what_is_dropped_again_after_a_replay_and_a_rewind_waits_again) {
+  World world(1);
+  const std::string config = toml(world, "1h..1h");
+  Process consumer = world.consumer(config);
+  world.publish("a1", "throw", "a");
+  EXPECT_TRUE(eventually([&] { return world.caught_up() && stored(world) == "1"; }, 60s)) << world.output();
+  Cli cli;
+  configure(cli, config);
+  EXPECT_EQ(cli.run("retries", "drop", "--all").code, 0);
+  consumer.signal(SIGTERM);
+  EXPECT_EQ(consumer.wait(20s), 0) << world.output();
+  EXPECT_EQ(cli.run("dlq", "replay", "--all", "--reason", "dropped").code, 0);
+  const auto rewind =
+      cli.run("rewind", world.topic(), "--to",
+              world.query("SELECT date_trunc('second', now() - interval '1 hour') AT TIME ZONE 'UTC'"), "--yes");
+  EXPECT_EQ(rewind.code, 0) << rewind.out << rewind.err;
+  Process next = world.consumer(config);
+  EXPECT_TRUE(eventually([&] { return world.caught_up() && stored(world) == "1"; }, 60s)) << world.output();
+  EXPECT_EQ(world.query("SELECT r.record_offset = d.record_offset FROM retry r, dead d"), "t");
+  EXPECT_EQ(cli.run("retries", "drop", "--all").code, 0);
+  EXPECT_EQ(world.query("SELECT reason FROM dead WHERE replayed_at IS NULL"), "dropped");
+  const auto audit = cli.run("audit", "--topic", world.topic());
+  EXPECT_EQ(audit.code, 0) << audit.out << audit.err;
 }
 
 TEST_F(Retries, a_message_that_fails_at_each_attempt_is_one_dead_letter) {

@@ -11,6 +11,7 @@
 #include "settings.hpp"
 #include "turnstile/kafka/group.hpp"
 #include "turnstile/record_ids.hpp"
+#include "turnstile/replay.hpp"
 
 namespace turnstile::cli::audit {
 
@@ -45,7 +46,14 @@ struct Waiting {
   Offset offset = 0;
   Timestamp time{};
   RecordIds::Found id{};
+  std::string replay_of{};  ///< the place of the dead letter that was replayed as this record; empty: none
 };
+
+/// A stored retry that the relay sends again is no replay.
+std::string replay_of(const Message& message) {
+  const auto from = message.header(kReplayedFrom);
+  return from && !message.header(kRetry) ? std::string(*from) : "";
+}
 
 /// The ids of some of the records that wait, each with the places of its records.
 class Asked {
@@ -144,7 +152,7 @@ class Pass {
     const std::int32_t incarnation = place.partition ? place.partition->incarnation : 0;
     reader_.read(counts.range, [&](std::span<const Message> messages) {
       for (const Message& message : messages)
-        waiting.push_back({message.offset(), message.timestamp(), ids_.of(message, incarnation)});
+        waiting.push_back({message.offset(), message.timestamp(), ids_.of(message, incarnation), replay_of(message)});
       if (waiting.size() >= kAtOnce) {
         settle(waiting, place, counts);
         on_progress(result_.records());
@@ -212,8 +220,20 @@ class Pass {
     }
     const auto ids = asked.ids();
     if (ids.empty()) return;
-    for (const auto& retry : snapshot_.retries(ids))
-      asked.at(retry.id, [&](std::size_t i) { judgements[i] = judge_again(i, retry); });
+    const auto retries = snapshot_.retries(ids);
+    // Where the record is the replay of one of these dead letters: its number.
+    std::vector<std::int64_t> letter_of(waiting.size());
+    for (const auto& retry : retries) {
+      asked.at(retry.id, [&](std::size_t i) {
+        if (retry.dead && retry.place == waiting[i].replay_of) letter_of[i] = *retry.dead;
+      });
+    }
+    for (const auto& retry : retries) {
+      asked.at(retry.id, [&](std::size_t i) {
+        // A replayed dead letter shows nothing of the record that replayed it.
+        if (!retry.dead || retry.waits || *retry.dead > letter_of[i]) judgements[i] = judge_again(i, retry);
+      });
+    }
   }
 
   /// Each effect of the range must have been found by its record, and only one by each.

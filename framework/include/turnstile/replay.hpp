@@ -19,9 +19,9 @@ inline constexpr std::string_view kReplayedFor = "turnstile-replayed-for";
 /// The consumer group of that handler, if its name is of one group only, such as a topic's name. Consumers of other groups
 /// skip the record, although a handler of theirs may have the same name.
 inline constexpr std::string_view kReplayedGroup = "turnstile-replayed-group";
-/// Names one replay of one dead letter. Only records that are identified by their place have this header, because the
-/// inbox would not detect a second copy of them. After a process died in a replay, the header shows whether that replay
-/// published the record.
+/// Names one replay of one dead letter, which was marked before the record was published. Records that are identified by
+/// their place have it, because the inbox would not detect a second copy of them, and dropped retries, because their mark
+/// lets them run. After a process died in a replay, the header shows whether that replay published the record.
 inline constexpr std::string_view kReplayToken = "turnstile-replay-token";
 /// Where the record was before it became a dead letter for the first time: `TOPIC[PARTITION]@OFFSET`. Only on a record
 /// that was dead-lettered more than once. The headers turnstile-original-… name its place before the last time.

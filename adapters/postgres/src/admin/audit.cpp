@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "admin/dead_rows.hpp"
 #include "admin/session.hpp"
 #include "turnstile/error.hpp"
 
@@ -120,15 +121,23 @@ std::vector<AuditedClaim> AuditSnapshot::claims(std::span<const MessageId> ids) 
 
 std::vector<AuditedRetry> AuditSnapshot::retries(std::span<const MessageId> ids) {
   // A record that came back names the first one. It can become a dead letter at its new place.
-  const Rows rows = impl_->session.run(
-      "SELECT message_id, id FROM dead WHERE handler = $2::smallint AND message_id = ANY ($1::uuid[]) "
-      " AND (reason = 'dropped' OR 'turnstile-replayed-from'::bytea = ANY (header_names)) "
-      "UNION ALL SELECT message_id, NULL FROM retry WHERE handler = $2::smallint AND message_id = ANY ($1::uuid[])",
-      {array_of(ids), impl_->handler});
+  const Rows rows =
+      impl_->session.run("SELECT d.message_id, d.id, " + std::string(kWaiting) +
+                             ", f.topic || '[' || f.partition || ']@' || d.record_offset "
+                             "FROM dead d LEFT JOIN fence f ON f.slot = d.slot "
+                             "WHERE d.handler = $2::smallint AND d.message_id = ANY ($1::uuid[]) "
+                             " AND (d.reason = 'dropped' OR 'turnstile-replayed-from'::bytea = ANY (d.header_names)) "
+                             "UNION ALL SELECT message_id, NULL, NULL, NULL FROM retry "
+                             "WHERE handler = $2::smallint AND message_id = ANY ($1::uuid[])",
+                         {array_of(ids), impl_->handler});
   std::vector<AuditedRetry> retries;
   for (std::size_t row = 0; row < rows.size(); ++row) {
-    const bool dead = rows.at(row, 1).has_value();
-    retries.push_back({id_at(rows, row, 0), dead ? std::optional(rows.get<std::int64_t>(row, 1)) : std::nullopt});
+    auto& retry = retries.emplace_back();
+    retry.id = id_at(rows, row, 0);
+    if (!rows.at(row, 1)) continue;
+    retry.dead = rows.get<std::int64_t>(row, 1);
+    retry.waits = rows.get<bool>(row, 2);
+    retry.place = text_or_empty(rows, row, 3);
   }
   return retries;
 }

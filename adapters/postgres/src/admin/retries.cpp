@@ -105,7 +105,10 @@ std::int64_t Admin::drop_retries(const RetryFilter& filter) {
             "record_timestamp, record_key, record_payload, header_names, header_values) "
             "SELECT handler, slot, incarnation, record_offset, message_id, 'dropped', "
             "'an operator dropped its retry; the last error: ' || error, attempts, record_timestamp, record_key, "
-            "record_payload, header_names, header_values FROM gone ORDER BY id ON CONFLICT DO NOTHING) "
+            "record_payload, header_names, header_values FROM gone ORDER BY id "
+            // The record was a dead letter before, whose replay is lost or has not arrived yet.
+            "ON CONFLICT (handler, slot, incarnation, record_offset) DO UPDATE SET reason = excluded.reason, "
+            "error = excluded.error, attempts = excluded.attempts, died_at = excluded.died_at, replayed_at = NULL) "
             "SELECT count(*) FROM gone",
         arguments_of(filter));
     const auto some = rows.get<std::int64_t>(0, 0);

@@ -51,6 +51,8 @@ struct AuditedDead {
 struct AuditedRetry {
   MessageId id;                      ///< of the message
   std::optional<std::int64_t> dead;  ///< it became this dead letter; absent: its retry is stored
+  bool waits = false;                ///< this dead letter was not replayed since
+  std::string place{};               ///< of this dead letter: `TOPIC[PARTITION]@OFFSET`
 };
 
 /// What the handlers of all topics have published and the relay has not sent.
