@@ -188,6 +188,23 @@ TEST_P(RetriesContract, a_record_that_the_relay_has_not_sent_does_not_run) {
   EXPECT_EQ(send_one(), (ports::RetryRef{a->number + 2, 1})) << "the numbers above are those of the rows";
 }
 
+// PostgreSQL was restored, and gives the numbers again; or it is of another schema.
+TEST_P(RetriesContract, a_record_of_another_message_with_the_number_of_a_row_is_over) {
+  defer("a", "k");
+  const auto a = send_one();
+  ASSERT_TRUE(a.has_value());
+  for (const bool is_first : {true, false}) {
+    const auto session = store().open_session();
+    EXPECT_EQ(admit(*session, {"a", "b", "c"}), "fff");
+    std::vector<ports::RetryQuestion> questions{{MessageId::from("a"), a, {}}};
+    questions.insert(is_first ? questions.begin() : questions.end(), {MessageId::from("b"), a, {}});
+    questions.push_back({MessageId::from("c"), ports::RetryRef{a->number, 7}, {}});
+    const auto turns = session->retry_turns(questions);
+    EXPECT_THAT(turns, is_first ? ElementsAre(RetryTurn::over, RetryTurn::runs, RetryTurn::over)
+                                : ElementsAre(RetryTurn::runs, RetryTurn::over, RetryTurn::over));
+  }
+}
+
 TEST_P(RetriesContract, a_record_of_an_earlier_attempt_is_over) {
   defer("a", "k");
   const auto first = send_one();

@@ -45,14 +45,37 @@ void add_errors(ArgumentBlock& to, const std::vector<const ports::DeferredRetry*
   add_byteas(to, errors, [](const std::string& error) { return std::optional<std::string_view>(error); });
 }
 
+/// Questions about records that came back, each about another row. The answer names the rows by their numbers only.
+struct RowQuestions {
+  std::vector<const ports::RetryQuestion*> in_order;
+  std::map<std::int64_t, std::size_t> places;  ///< by number: the places among all questions
+};
+
+/// Records of different messages can name the same row, after a restore for example. At most one of them is the row's.
+std::vector<RowQuestions> by_rows(std::span<const ports::RetryQuestion> questions) {
+  std::vector<RowQuestions> rounds;
+  for (std::size_t place = 0; place < questions.size(); ++place) {
+    const auto& question = questions[place];
+    if (!question.back) continue;
+    auto round = rounds.begin();
+    while (round != rounds.end() && round->places.contains(question.back->number)) ++round;
+    if (round == rounds.end()) round = rounds.emplace(round);
+    round->in_order.push_back(&question);
+    round->places.emplace(question.back->number, place);
+  }
+  return rounds;
+}
+
 }  // namespace
 
 std::vector<ports::RetryTurn> Session::retry_turns(std::span<const ports::RetryQuestion> questions) {
-  std::vector<const ports::RetryQuestion*> back, others;
+  const auto rounds = by_rows(questions);
+  std::vector<const ports::RetryQuestion*> others;
   std::vector<std::string_view> keys;
   for (const auto& question : questions) {
-    (question.back ? back : others).push_back(&question);
-    if (!question.back && question.key) keys.push_back(*question.key);
+    if (question.back) continue;
+    others.push_back(&question);
+    if (question.key) keys.push_back(*question.key);
   }
   const auto kept = run_own([&](Pipeline& pipeline) {
     ArgumentBlock& to = pipeline.arguments();
@@ -64,11 +87,11 @@ std::vector<ports::RetryTurn> Session::retry_turns(std::span<const ports::RetryQ
     const auto ids_of = [&](const std::vector<const ports::RetryQuestion*>& of) {
       add_uuid_array(to, of.size(), [&](std::size_t i) -> const MessageId& { return of[i]->id; });
     };
-    if (!back.empty()) {
+    for (const auto& round : rounds) {
       ask(shared_->statements.locked_retries, [&] {
-        add_int8s(to, back, [](const auto* question) { return question->back->number; });
-        add_int8s(to, back, [](const auto* question) { return question->back->attempts; });
-        ids_of(back);
+        add_int8s(to, round.in_order, [](const auto* question) { return question->back->number; });
+        add_int8s(to, round.in_order, [](const auto* question) { return question->back->attempts; });
+        ids_of(round.in_order);
       });
     }
     if (!others.empty()) ask(shared_->statements.stored_retries, [&] { ids_of(others); });
@@ -77,11 +100,14 @@ std::vector<ports::RetryTurn> Session::retry_turns(std::span<const ports::RetryQ
           [&] { add_byteas(to, keys, [](std::string_view key) { return std::optional(key); }); });
     }
   });
+  std::vector<ports::RetryTurn> turns(questions.size(), ports::RetryTurn::over);
   std::size_t next = 0;
-  std::map<std::int64_t, bool> behind;  // by the numbers of the rows that expect these records
-  if (!back.empty()) {
+  for (const auto& round : rounds) {
     const PGresult* rows = kept[next++].get();
-    for (int row = 0; row < PQntuples(rows); ++row) behind[int64_in(rows, row, 0)] = int64_in(rows, row, 1) != 0;
+    for (int row = 0; row < PQntuples(rows); ++row) {
+      turns[round.places.at(int64_in(rows, row, 0))] =
+          int64_in(rows, row, 1) != 0 ? ports::RetryTurn::behind : ports::RetryTurn::runs;
+    }
   }
   std::set<MessageId> stored;
   if (!others.empty()) {
@@ -94,19 +120,12 @@ std::vector<ports::RetryTurn> Session::retry_turns(std::span<const ports::RetryQ
     for (int row = 0; row < PQntuples(rows); ++row)
       waiting.insert(keys[static_cast<std::size_t>(int64_in(rows, row, 0) - 1)]);
   }
-  std::vector<ports::RetryTurn> turns;
-  for (const auto& question : questions) {
-    if (question.back) {
-      const auto row = behind.find(question.back->number);
-      turns.push_back(row == behind.end() ? ports::RetryTurn::over
-                      : row->second       ? ports::RetryTurn::behind
-                                          : ports::RetryTurn::runs);
-    } else if (stored.contains(question.id)) {
-      turns.push_back(ports::RetryTurn::stored);
-    } else {
-      turns.push_back(question.key && waiting.contains(*question.key) ? ports::RetryTurn::behind
-                                                                      : ports::RetryTurn::runs);
-    }
+  for (std::size_t place = 0; place < questions.size(); ++place) {
+    const auto& question = questions[place];
+    if (question.back) continue;
+    turns[place] = stored.contains(question.id)                      ? ports::RetryTurn::stored
+                   : question.key && waiting.contains(*question.key) ? ports::RetryTurn::behind
+                                                                     : ports::RetryTurn::runs;
   }
   return turns;
 }
