@@ -212,7 +212,8 @@ TEST(Kubernetes, the_probes_and_the_environment_are_those_of_the_program) {
   for (const char* kind : {"PodDisruptionBudget", "NetworkPolicy"}) {
     const Json spec = document("deployment.yaml", kind)["spec"];
     const Json& selector = spec.contains("selector") ? spec["selector"] : spec["podSelector"];
-    for (const auto& [name, value] : selector["matchLabels"].items()) EXPECT_EQ(labels.value(name, ""), value) << kind;
+    for (const auto& [name, value] : selector["matchLabels"].items())
+      EXPECT_EQ(labels.value(name, ""), value.get<std::string>()) << kind;
   }
 }
 
