@@ -16,6 +16,7 @@
 #include "turnstile/kafka/group.hpp"
 #include "turnstile/kafka/record_reader.hpp"
 #include "turnstile/record_ids.hpp"
+#include "turnstile/replay.hpp"
 
 namespace turnstile::cli {
 
@@ -70,7 +71,8 @@ class Rewinder {
     const auto known = admin.handled_topic(group_name_, options_.topic, handler_);
     if (known.partitions.empty()) refuse_without_ids("the database knows no partition of it for this group");
     const kafka::GroupAdmin group(kafka_);
-    require_no_members(group);
+    const auto members = group.members();
+    if (!options_.dry_run) require_none(members);
     const auto positions = look(group, known);
     const auto plan = plan_rewind(positions);
     const bool moves = std::any_of(plan.begin(), plan.end(), [](const Rewind& each) { return each.to.has_value(); });
@@ -81,6 +83,13 @@ class Rewinder {
     const bool changes = moves && options_.yes && !options_.dry_run;
     if (changes) move(group, plan);
     report(plan, counted, moves, changes);
+    if (!members.empty()) {
+      std::fflush(stdout);
+      fmt::print(
+          stderr,
+          "turnstile: group {} has {}, so these are the numbers of this moment. Stop all of them before you move it\n",
+          one_line(group_name_, 80), count(static_cast<std::int64_t>(members.size()), "member"));
+    }
     if (moves && !changes && !options_.dry_run)
       throw UsageError("rewind: nothing was changed; to move the group, run it again with --yes");
     return Exit::ok;
@@ -94,8 +103,7 @@ class Rewinder {
                     one_line(options_.topic, 80), one_line(group_name_, 80), why));
   }
 
-  void require_no_members(const kafka::GroupAdmin& group) const {
-    const auto members = group.members();
+  void require_none(const std::vector<std::string>& members) const {
     if (members.empty()) return;
     std::string named;
     for (std::size_t i = 0; i < members.size() && i < kMembersShown; ++i)
@@ -166,9 +174,16 @@ class Rewinder {
     if (all == 0) return counted;
     const bool is_offset = settings_.message_id == "offset";
     std::vector<MessageId> asked;
+    std::vector<bool> came_back;  // for each of them
     const auto look_up = [&] {
-      for (const auto fate : admin.fates(handler_, asked)) add(counted, fate, is_offset);
+      const auto fates = admin.fates(handler_, asked);
+      for (std::size_t i = 0; i < fates.size(); ++i) {
+        // Its row lets it run, and is gone.
+        if (came_back[i] && (fates[i] == postgres::IdFate::none || fates[i] == postgres::IdFate::dead)) ++counted.over;
+        else add(counted, fates[i], is_offset);
+      }
       asked.clear();
+      came_back.clear();
     };
     auto next_report = Clock::now() + kReportEvery;
     kafka::RecordReader reader(kafka_, options_.topic, nullptr);
@@ -180,9 +195,14 @@ class Rewinder {
         for (const auto& record : records) {
           ++counted.read;
           const auto found = ids.of(record, incarnation);
-          if (const auto* id = std::get_if<MessageId>(&found)) asked.push_back(*id);
-          else if (std::holds_alternative<RecordIds::Missing>(found)) ++counted.without_id;
-          else ++counted.for_another;
+          if (const auto* id = std::get_if<MessageId>(&found)) {
+            asked.push_back(*id);
+            came_back.push_back(record.header(kRetry).has_value());
+          } else if (std::holds_alternative<RecordIds::Missing>(found)) {
+            ++counted.without_id;
+          } else {
+            ++counted.for_another;
+          }
           if (asked.size() >= kIdsAtOnce) look_up();
         }
         if (Clock::now() >= next_report) {
@@ -260,6 +280,7 @@ class Rewinder {
                  {"stored", counted.stored},
                  {"run", counted.run},
                  {"run_dead_letters", counted.dead},
+                 {"retries_over", counted.over},
                  {"in_doubt", counted.in_doubt},
                  {"stay_dead_letters", counted.stay_dead},
                  {"without_id", counted.without_id},
@@ -289,6 +310,7 @@ class Rewinder {
     line(counted.run,
          "run: nothing shows that they took effect" +
              (counted.dead > 0 ? fmt::format(". Of these, {} are dead letters", number(counted.dead)) : ""));
+    line(counted.over, "came back for a later attempt that is over, and are skipped");
     line(counted.in_doubt, "are parked or in doubt: see turnstile inbox inspect");
     line(counted.stay_dead, "stay dead letters, and do not run");
     line(counted.without_id, "have no id, and become dead letters (missing_id)");

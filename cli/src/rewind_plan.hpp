@@ -40,6 +40,7 @@ struct RewindCount {
   std::int64_t stored = 0;      ///< they wait for a later attempt, or were dropped there
   std::int64_t run = 0;         ///< nothing shows that they took effect
   std::int64_t dead = 0;        ///< of `run`: they are dead letters
+  std::int64_t over = 0;        ///< they came back for a later attempt, and its row is gone: they are skipped
   std::int64_t in_doubt = 0;    ///< parked, or in doubt
   std::int64_t stay_dead = 0;   ///< dead letters that do not run
   std::int64_t without_id = 0;

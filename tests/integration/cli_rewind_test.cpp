@@ -167,6 +167,10 @@ TEST_P(CliRewindRefusal, refuses_members_the_horizon_and_modes_without_ids) {
     const auto members = rewind({"--to", "1h ago", "--yes"});
     EXPECT_EQ(members.code, 4);
     EXPECT_THAT(members.err, AllOf(HasSubstr("has 1 member: "), HasSubstr("Stop them all")));
+    const auto shown = rewind({"--to", "1h ago", "--dry-run"});
+    EXPECT_EQ(shown.code, 0) << shown.err;
+    EXPECT_THAT(shown.out, HasSubstr("would go back"));
+    EXPECT_THAT(shown.err, HasSubstr("has 1 member, so these are the numbers of this moment"));
     running.signal(SIGTERM);
     EXPECT_EQ(running.wait(30s), 0);
   }

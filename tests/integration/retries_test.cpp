@@ -204,6 +204,14 @@ TEST_F(Retries, a_message_that_fails_at_each_attempt_is_one_dead_letter) {
   configure(cli, config);
   const auto audit = cli.run("audit", "--topic", world.topic());
   EXPECT_EQ(audit.code, 0) << audit.out << audit.err;
+  // Of its three records only the first one would run again.
+  const auto rewind = cli.run("rewind", world.topic(), "--to", "1h ago", "--dry-run", "--json");
+  ASSERT_EQ(rewind.code, 0) << rewind.err;
+  const Json counted = Json::parse(rewind.out);
+  EXPECT_EQ(counted["records"], 4);
+  EXPECT_EQ(counted["duplicates"], 1);
+  EXPECT_EQ(counted["run"], 1);
+  EXPECT_EQ(counted["retries_over"], 2);
 }
 
 // By default the name of its handler is the topic's too.
