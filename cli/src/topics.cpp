@@ -149,6 +149,13 @@ void warn_unclaimed(const std::string& topic, std::int32_t partition, std::int32
       one_line(topic, kShown), partition, last);
 }
 
+std::string how_to_resume(const Options& options) {
+  std::string command = "turnstile topics resume " + one_line(options.part.topic, kShown);
+  if (options.part.partition) command += fmt::format(" --partition {}", *options.part.partition);
+  if (!options.key.empty()) command += " --key " + one_line(options.key, kShown);
+  return command;
+}
+
 Exit pause(const Global& global, const Options& options) {
   ports::Pause wanted{
       .part = part_of(options), .by = options.by.empty() ? operator_name() : options.by, .why = options.why};
@@ -172,7 +179,7 @@ Exit pause(const Global& global, const Options& options) {
     fmt::print("{} is paused{}: within some seconds no handler starts for its messages. Running handlers end\n",
                name(wanted.part), before ? ", as it was " + since(*before) : "");
     fmt::print("{}\n", now && now->until ? fmt::format("it ends by itself at {}", when(*now->until))
-                                         : "it ends with: turnstile topics resume");
+                                         : "it ends with: " + how_to_resume(options));
   }
   if (!is_known) {
     warn_unknown(wanted.part.topic, known);

@@ -58,13 +58,13 @@ Rows Admin::Session::run(std::string_view sql, const Arguments& arguments) {
                           values.data(), nullptr, nullptr, 0) == 0) {
       connection_->fail();
     }
-    return collect(!sql.starts_with("SELECT"));
+    return collect();
   } catch (const ConnectionLost& lost) {
     throw_lost(lost);
   }
 }
 
-Rows Admin::Session::collect(bool writes) {
+Rows Admin::Session::collect() {
   LockWatch watch(settings_, *connection_, settings_.lock_timeout);
   Rows rows;
   std::optional<ServerError> refusal;
@@ -73,11 +73,11 @@ Rows Admin::Session::collect(bool writes) {
     if (status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK) rows = copy_rows(result.get());
     else refusal = server_error(result.get());
   }
-  if (refusal) refuse(*refusal, writes, watch);
+  if (refusal) refuse(*refusal, watch);
   return rows;
 }
 
-void Admin::Session::refuse(const ServerError& error, bool writes, LockWatch& watch) const {
+void Admin::Session::refuse(const ServerError& error, LockWatch& watch) const {
   for (const std::string_view missing : {"42P01", "42703", "3F000"}) {
     if (error.sqlstate != missing) continue;
     throw SchemaError(Code::schema_outdated, "the schema " + settings_.schema +
@@ -85,8 +85,8 @@ void Admin::Session::refuse(const ServerError& error, bool writes, LockWatch& wa
                                                  describe(error) + "; run: turnstile migrate up");
   }
   if (error.sqlstate == "55P03") throw StoreBusy(describe(error) + watch.holders(Wanted::rows));
-  // throw_operator_error() names a consumer's GRANT statements. They allow every query, but no verb that changes rows.
-  if (writes && error.sqlstate == "42501") throw_needs_owner(error, settings_.schema, connection_->user());
+  // throw_operator_error() names a consumer's GRANT statements, and a consumer neither changes rows nor reads all tables.
+  if (error.sqlstate == "42501") throw_needs_owner(error, settings_.schema, connection_->user());
   throw_operator_error(error, settings_.schema, connection_->user());
 }
 

@@ -59,8 +59,8 @@ class Admin::Session {
 
  private:
   void begin(const Patience& patience, std::string_view statement = "BEGIN ISOLATION LEVEL READ COMMITTED");
-  Rows collect(bool writes);
-  [[noreturn]] void refuse(const ServerError& error, bool writes, LockWatch& watch) const;
+  Rows collect();
+  [[noreturn]] void refuse(const ServerError& error, LockWatch& watch) const;
 
   PostgresSettings settings_;
   std::unique_ptr<Connection> connection_;

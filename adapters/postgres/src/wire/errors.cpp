@@ -123,7 +123,8 @@ void throw_needs_owner(const ServerError& error, std::string_view schema, std::s
       Code::store_permission_denied,
       "PostgreSQL denies a permission to the role " + std::string(user) + ": " + describe(error) +
           "; only the owner of the schema " + std::string(schema) +
-          " may do this; connect as that role (postgres.url, or --postgres URL on the command line)");
+          " may do this, or a member of pg_read_all_data if it only reads; connect as that role (postgres.url, or "
+          "--postgres URL on the command line)");
 }
 
 void throw_lost(const ConnectionLost& lost) {
