@@ -44,6 +44,9 @@ std::optional<milliseconds> session_timeout(const Config& config) {
 }
 
 /// Collects the problems of one topic.
+/// A stored retry has a due time that PostgreSQL must be able to represent, and an operator wants to see it.
+constexpr std::chrono::hours kLongestBackoff{24 * 3650};
+
 class TopicCheck {
  public:
   TopicCheck(const Config& config, const std::string& topic, const TopicSettings& settings, Problems& problems)
@@ -192,6 +195,10 @@ class TopicCheck {
     if (all.cap < all.first) {
       add("retry.backoff",
           "has a longest wait of " + to_text(all.cap) + ", which is below its first wait of " + to_text(all.first));
+    }
+    if (all.cap > kLongestBackoff) {
+      add("retry.backoff",
+          "has a longest wait of " + to_text(all.cap) + ", but the longest one is " + to_text(kLongestBackoff));
     }
   }
 

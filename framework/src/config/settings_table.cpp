@@ -202,7 +202,7 @@ std::span<const Setting<TopicSettings>> topic_keys() {
           "How often a message's handler may be started and fail by itself. Then the message is a dead letter."),
       special<BackoffLine, Backoff>(
           "retry.backoff", "\"100ms..30s\"",
-          "The first and the longest wait between two attempts. It doubles each time, and a random part of up to half is taken off."),
+          "The first and the longest wait between two attempts. It doubles each time, and a random part of up to half is taken off. At most `3650d`."),
       special<DurableLine, DurableLine::Word>(
           "retry.durable", "\"off\"",
           "Where a failed message waits for its next attempt. `off`: in the consumer's memory; the partition's offset waits. `wait` and `pass`: in PostgreSQL, so it can wait for days. Later messages with its key `wait` behind it, or `pass` it. Mode `transactional` only."),

@@ -54,6 +54,15 @@ TEST(CheckTopicTest, what_code_set_wrong_is_told_like_the_file) {
           "topics.payments.retry.backoff: has a longest wait of -1ms, which is below its first wait of 0ms"}));
 }
 
+TEST(CheckTopicTest, a_wait_that_outlives_the_service) {
+  TopicSettings settings = transactional();
+  settings.retry = RetryPolicy{5, 1ms, std::chrono::hours(24 * 3650), DurableRetry::later_messages_wait};
+  EXPECT_EQ(check_topic(with_database(), "payments", settings), Lines{});
+  settings.retry->cap = std::chrono::hours(24 * 3651);
+  EXPECT_EQ(check_topic(with_database(), "payments", settings),
+            Lines{"topics.payments.retry.backoff: has a longest wait of 3651d, but the longest one is 3650d"});
+}
+
 TEST(CheckTopicTest, a_topic_that_kafka_would_not_take) {
   EXPECT_EQ(
       check_topic(Config{}, "pay ments", {}),
