@@ -2,13 +2,18 @@
 // the middle of its work. Before that, it runs the same messages on a consumer without Turnstile. `./dev demo` builds
 // it, starts PostgreSQL for it, and runs it.
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <csignal>
+#include <cstdlib>
 #include <exception>
 #include <iostream>
 #include <string>
+#include <string_view>
 #include <system_error>
+#include <vector>
 
 #include "consumer.hpp"
 #include "plain.hpp"
@@ -28,9 +33,20 @@ std::string why_not_so_many(const std::string& messages) {
          ": fewer records leave some step of the demo without work, more take many minutes";
 }
 
+/// The demo writes its configuration itself. TURNSTILE_POSTGRES_URL, for example, would replace parts of it.
+void forget_variables() {
+  std::vector<std::string> names;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string_view text(*variable);
+    if (text.starts_with("TURNSTILE_")) names.emplace_back(text.substr(0, text.find('=')));
+  }
+  for (const auto& name : names) unsetenv(name.c_str());
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  forget_variables();
   CLI::App app{"Messages that take effect once, a limit, and a killed consumer, to look at"};
   demo::StoryOptions story;
   auto* postgres =

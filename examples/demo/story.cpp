@@ -20,8 +20,8 @@
 #include <turnstile/kafka/admin.hpp>
 #include <turnstile/kafka/limiters.hpp>
 #include <turnstile/kafka/mock.hpp>
-#include <turnstile/log.hpp>
 #include <turnstile/postgres/migrations.hpp>
+#include <turnstile/token_reader.hpp>
 
 #include "board.hpp"
 #include "count.hpp"
@@ -39,6 +39,8 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
+/// For `turnstile limits history`.
+constexpr const char* kOperator = "the demo";
 constexpr int kVictim = 2;
 constexpr int kReplacement = 4;
 /// The records are published in this many parts. Each step that needs work publishes a part, so its work cannot be done
@@ -401,10 +403,10 @@ void Story::lower_the_limit() {
       "The third quarter of the records comes in. The demo does what `turnstile limits set psp {}` does: handlers "
       "that run may finish, and no new one begins while {} or more run.",
       kLoweredLimit, kLoweredLimit));
-  const auto tokens = turnstile::kafka::open_limiters(kafka_, {.name = name_ + ".tokens"}, {.client = "the demo"},
-                                                      turnstile::make_logger({.level = "warn"}));
+  turnstile::TokenReader tokens(turnstile::kafka::find_token_log(kafka_, name_ + ".tokens", nullptr));
+  tokens.start(tokens.end());
   publish_share();
-  if (!tokens->set_limit("psp", kLoweredLimit, options_.timeout))
+  if (!tokens.set_limit("psp", kLoweredLimit, options_.timeout, kOperator))
     give_up_waiting(fmt::format("the limit could not be lowered within {} s", options_.timeout.count()));
   const auto set_at = Clock::now();
   const auto last_above = [&] { return std::max(set_at, board_.at_lowered().last_above); };
@@ -426,7 +428,7 @@ void Story::lower_the_limit() {
       "The demo does what `turnstile limits unset psp` does. The limit of the program is in effect again, and the last "
       "quarter of the records comes in.");
   publish_share();
-  if (!tokens->set_limit("psp", std::nullopt, options_.timeout))
+  if (!tokens.set_limit("psp", std::nullopt, options_.timeout, kOperator))
     give_up_waiting(fmt::format("the lower limit could not be unset within {} s", options_.timeout.count()));
   limit_ = kHandlerLimit;
   watch(
