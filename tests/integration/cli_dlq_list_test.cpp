@@ -129,19 +129,21 @@ TEST_F(CliDeadLetters, groups_count_errors_that_differ_only_in_numbers_as_one) {
   bury_many("orders", 100);
   bury(7, "'{}'");
   sql("UPDATE dead SET error = 'customer ' || gen_random_uuid() || ' is blocked' WHERE id IN (1, 2)");
+  sql("UPDATE dead SET error = 'bad object at 0x7f3' || to_hex(id) || 'a' WHERE id IN (12, 13, 14)");
   sql("UPDATE dead SET replayed_at = now() WHERE id = 3");
   const auto found = run_json({"groups"});
   EXPECT_EQ(found["dead_letters"], 100);
-  EXPECT_EQ(found["of_groups"], 4);
+  EXPECT_EQ(found["of_groups"], 5);
   const auto& largest = found["groups"][0];
   EXPECT_EQ(largest["error"], "order # has no customer");
-  EXPECT_EQ(largest["count"], 87);
+  EXPECT_EQ(largest["count"], 84);
   EXPECT_EQ(largest["reason"], "failed");
   EXPECT_EQ(largest["example"], 4);
-  EXPECT_EQ(found["groups"][2]["error"], "customer # is blocked");
+  EXPECT_EQ(found["groups"][2]["error"], "bad object at #");
+  EXPECT_EQ(found["groups"][3]["error"], "customer # is blocked");
   EXPECT_THAT(
       cli_.run("dlq", "groups", "--limit", "1").out,
-      AllOf(HasSubstr("100 dead letters in 4 groups; there are more: --limit 10"), Not(HasSubstr("card declined"))));
+      AllOf(HasSubstr("100 dead letters in 5 groups; there are more: --limit 10"), Not(HasSubstr("card declined"))));
   EXPECT_THAT(cli_.run("dlq", "groups", "--topic", "payments").out, HasSubstr("1 dead letter in 1 group"));
 }
 

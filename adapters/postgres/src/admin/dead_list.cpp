@@ -185,7 +185,7 @@ Statement count_groups(const DeadFilter& filter, bool by_error) {
       "       sum(g.in_doubt)::bigint, sum(g.replayed)::bigint, min(g.example), " +
           microseconds_of("min(g.oldest)") + ", " + microseconds_of("max(g.newest)") +
           ", count(*) OVER (), (sum(sum(g.letters)) OVER ())::bigint "
-          "FROM (SELECT e.*, regexp_replace(regexp_replace(e.text, '\\m[0-9a-fA-F]{8}[0-9a-fA-F-]*\\M', '#', 'g'), "
+          "FROM (SELECT e.*, regexp_replace(regexp_replace(e.text, '\\m(0x[0-9a-fA-F]+|[0-9a-fA-F]{8}[0-9a-fA-F-]*)\\M', '#', 'g'), "
           "                                 '[0-9]+', '#', 'g') AS error "
           "        FROM (SELECT d.slot, d.handler, d.reason, " +
           std::string(by_error ? "left(d.error, 300)" : "''") +
