@@ -268,6 +268,7 @@ TEST_F(CliAudit, looks_only_at_the_records_between_two_times) {
   const auto none = Json::parse(audit(world, "--to", "1h ago", "--json").out);
   EXPECT_EQ(none["records"], 0);
   EXPECT_TRUE(none["holds"]);
+  EXPECT_THAT(audit(world, "--to", "1h ago").out, HasSubstr("no record lies in this span"));
   const auto all = Json::parse(audit(world, "--from", "1h ago", "--json").out);
   EXPECT_EQ(all["records"], 11);
 }

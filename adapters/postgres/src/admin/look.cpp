@@ -221,7 +221,7 @@ void look_at_pauses(const PostgresSettings& settings, Findings& findings) {
   findings.warning(
       "pauses", fmt::format("{}: {}", count(std::ssize(pauses), "pause"), which),
       "no handler starts for their messages; turnstile topics list shows them all, and turnstile topics resume "
-      "ends them");
+      "ends them (with --breaker: an open circuit breaker)");
 }
 
 }  // namespace
