@@ -13,6 +13,7 @@
 namespace turnstile::otlp::test {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 struct Hostile {
@@ -141,7 +142,8 @@ TEST_F(OtlpAwayTest, reads_little_of_endless_headers) {
   start(server.url(), tuning);
   tracer->on_span(report());
   ASSERT_TRUE(eventually([&] { return counts().dropped == 1; }, 15s)) << log.str();
-  EXPECT_THAT(log.str(), HasSubstr("more than 64 KiB"));
+  // Later versions of cpp-httplib read at most 100 headers.
+  EXPECT_THAT(log.str(), AnyOf(HasSubstr("more than 64 KiB"), HasSubstr("the answer is not HTTP")));
   EXPECT_LT(sent, std::size_t{256} << 20);
 }
 
