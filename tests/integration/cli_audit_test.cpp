@@ -116,11 +116,11 @@ TEST_F(CliAudit, a_removed_id_an_added_effect_and_a_second_fate_are_found) {
   change(world, "DELETE FROM inbox WHERE record_offset = " + taken + " RETURNING 1");
   EXPECT_THAT(audit(world).out, HasSubstr("NOT all promises hold"));
 
-  // The dead letter's record took effect as well.
+  // The dead letter's record had taken effect.
   change(
       world,
-      "INSERT INTO inbox (handler, id, slot, record_offset) SELECT handler, message_id, slot, record_offset FROM dead "
-      "RETURNING 1");
+      "INSERT INTO inbox (handler, id, slot, record_offset, seen_at) SELECT handler, message_id, slot, record_offset, "
+      "died_at - interval '1 second' FROM dead RETURNING 1");
   EXPECT_THAT(audit(world).out, HasSubstr("it took effect, and is also dead letter"));
 }
 
@@ -259,6 +259,36 @@ TEST_F(CliAudit, the_commands_of_its_page_run) {
     EXPECT_EQ(std::system(command.c_str()), 0) << command;
   }
   EXPECT_GE(found, 5);
+}
+
+TEST_F(CliAudit, a_dead_letter_that_takes_effect_after_a_rewind_is_no_violation) {
+  World world(1);
+  const std::string toml = world.toml("retry = { attempts = 1 }");
+  Cli cli;
+  cli.folder().write("turnstile.toml", toml);
+  cli.environment()["TURNSTILE_CONFIG"] = (cli.folder().path() / "turnstile.toml").string();
+  world.publish("a", "throw");
+  {
+    Process consumer = world.consumer(toml);
+    ASSERT_TRUE(eventually([&] { return world.query("SELECT count(*) FROM dead") == "1" && world.caught_up(); }, 60s))
+        << world.output();
+    consumer.signal(SIGTERM);
+    EXPECT_EQ(consumer.wait(20s), 0) << world.output();
+  }
+  const auto rewind = cli.run("rewind", world.topic(), "--to", "1h ago", "--yes");
+  ASSERT_EQ(rewind.code, 0) << rewind.err;
+  Process healed = world.consumer(toml, {{"HEALED", "yes"}});
+  ASSERT_TRUE(eventually([&] { return world.effects().rows == 1 && world.caught_up(); }, 60s)) << world.output();
+  healed.signal(SIGTERM);
+  EXPECT_EQ(healed.wait(20s), 0) << world.output();
+  EXPECT_EQ(world.query("SELECT count(*) FROM dead WHERE replayed_at IS NULL"), "1");
+  const auto audit = cli.run("audit", "--topic", world.topic());
+  EXPECT_EQ(audit.code, 0) << audit.out << audit.err;
+  // Planted: it dies after its effect.
+  static_cast<void>(world.query("UPDATE dead SET died_at = clock_timestamp()"));
+  const auto planted = cli.run("audit", "--topic", world.topic());
+  EXPECT_EQ(planted.code, 1) << planted.out;
+  EXPECT_THAT(planted.out, HasSubstr("it took effect, and is also dead letter"));
 }
 
 TEST_F(CliAudit, looks_only_at_the_records_between_two_times) {

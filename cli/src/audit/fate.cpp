@@ -49,7 +49,7 @@ bool is_of(const postgres::AuditedEffect& effect, const Facts& facts, const Plac
 
 Judgement judge(const Facts& facts, const Place& place) {
   const bool own = facts.effect != nullptr && is_of(*facts.effect, facts, place);
-  if (facts.dead != nullptr && own && !facts.dead->replayed_at)
+  if (facts.dead != nullptr && own && !facts.dead->replayed_at && !facts.dead->delivered_again)
     return {Fate::two_fates,
             fmt::format("it took effect, and is also dead letter {}, which was not replayed", facts.dead->number)};
   if (own) return {Fate::took_effect};

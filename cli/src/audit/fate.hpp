@@ -19,7 +19,7 @@ enum class Fate : std::uint8_t {
   for_another,  ///< a replayed dead letter of another handler
   pending,      ///< not settled yet
   cannot_tell,  ///< older than what the database remembers
-  two_fates,    ///< a violation: it took effect, and is a dead letter that was not replayed
+  two_fates,    ///< a violation: it took effect, and became a dead letter that was not replayed
   unaccounted,  ///< a violation: the partition is settled past it, and nothing is known of it
 };
 inline constexpr std::size_t kFates = 9;

@@ -61,6 +61,9 @@ TEST_F(AuditFateTest, an_effect_and_a_dead_letter_are_one_fate_too_many_unless_i
   EXPECT_NE(judge(facts_, place_).why.find("dead letter 7"), std::string::npos);
   dead_.replayed_at = DatabaseTime(5s);
   EXPECT_EQ(fate(), Fate::took_effect);
+  dead_.replayed_at.reset();
+  dead_.delivered_again = true;
+  EXPECT_EQ(fate(), Fate::took_effect) << "after a rewind";
 }
 
 TEST_F(AuditFateTest, a_message_that_is_stored_for_a_retry_is_pending_until_it_is_settled) {

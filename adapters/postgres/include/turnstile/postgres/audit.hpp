@@ -45,6 +45,7 @@ struct AuditedDead {
   std::string reason;                       ///< see DeadReason
   bool parked = false;                      ///< it is only in the table, and not in a dead letter topic
   std::optional<DatabaseTime> replayed_at;  ///< absent: not replayed, or in doubt
+  bool delivered_again = false;             ///< its record was delivered again since it died, and took effect
 };
 
 /// A message that was stored for a retry: `retry(...).durable()`.
