@@ -76,9 +76,11 @@ class Rewinder {
     const auto positions = look(group, known);
     const auto plan = plan_rewind(positions);
     const bool moves = std::any_of(plan.begin(), plan.end(), [](const Rewind& each) { return each.to.has_value(); });
-    const bool by_progress = std::any_of(positions.begin(), positions.end(),
-                                         [](const GroupPosition& each) { return each.settled.has_value(); });
-    if (moves && !by_progress) require_ids(admin, known);
+    const bool by_progress = numbers_records(ids.mode());
+    if (moves && !by_progress) {
+      require_ids(admin, known);
+      require_no_progress(plan, positions);
+    }
     const auto counted = by_progress ? count_by_progress(plan, positions) : count_by_ids(admin, plan, known, ids);
     const bool changes = moves && options_.yes && !options_.dry_run;
     if (changes) move(group, plan);
@@ -156,8 +158,20 @@ class Rewinder {
         one_line(handler_, 80), when(*since), why, when(std::chrono::ceil<std::chrono::seconds>(*since))));
   }
 
+  /// Of messages that were handled in a mode without ids, nothing would show that they took effect.
+  void require_no_progress(const std::vector<Rewind>& plan, const std::vector<GroupPosition>& positions) const {
+    for (std::size_t i = 0; i < plan.size(); ++i) {
+      if (!plan[i].to || !positions[i].settled || *plan[i].to >= *positions[i].settled) continue;
+      throw Refusal(fmt::format(
+          "refused: handler {} has handled partition {} up to offset {} in mode by_offset or numbered, which keeps no ids, and "
+          "the configuration has another mode, in which those messages would run again. If the program sets the mode in its "
+          "code, write [topics.{}] mode as the program has it. Otherwise go back to a time after that offset",
+          one_line(handler_, 80), plan[i].partition, *positions[i].settled, one_line(options_.topic, 80)));
+    }
+  }
+
   static RewindCount count_by_progress(const std::vector<Rewind>& plan, const std::vector<GroupPosition>& positions) {
-    RewindCount counted;
+    RewindCount counted{.by_progress = true};
     for (std::size_t i = 0; i < plan.size(); ++i) {
       counted.read += plan[i].records();
       counted.duplicates += settled_records(plan[i], positions[i].settled.value_or(0));
@@ -303,13 +317,16 @@ class Rewinder {
     const auto line = [](std::int64_t records, const std::string& what) {
       if (records > 0) fmt::print("  {} {}\n", number(records), what);
     };
-    line(counted.duplicates, "are duplicates, and are skipped: they took effect");
+    line(counted.duplicates, counted.by_progress ? "are settled, and are skipped: they took effect, or are dead letters"
+                                                 : "are duplicates, and are skipped: they took effect");
     line(counted.stored,
          "are stored for a later attempt, or were dropped there, and are skipped: see turnstile retries list, and "
          "turnstile dlq list --reason dropped");
-    line(counted.run,
-         "run: nothing shows that they took effect" +
-             (counted.dead > 0 ? fmt::format(". Of these, {} are dead letters", number(counted.dead)) : ""));
+    if (counted.by_progress) line(counted.run, "run, except for those that are dead letters");
+    else
+      line(counted.run,
+           "run: nothing shows that they took effect" +
+               (counted.dead > 0 ? fmt::format(". Of these, {} are dead letters", number(counted.dead)) : ""));
     line(counted.over, "came back for a later attempt that is over, and are skipped");
     line(counted.in_doubt, "are parked or in doubt: see turnstile inbox inspect");
     line(counted.stay_dead, "stay dead letters, and do not run");

@@ -35,6 +35,7 @@ std::int64_t settled_records(const Rewind& rewind, Offset settled);
 
 /// What happens to the records that are read again.
 struct RewindCount {
+  bool by_progress = false;  ///< modes by_offset and numbered: `duplicates` are those below the progress of the handler
   std::int64_t read = 0;
   std::int64_t duplicates = 0;  ///< they took effect
   std::int64_t stored = 0;      ///< they wait for a later attempt, or were dropped there

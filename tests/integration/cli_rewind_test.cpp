@@ -156,6 +156,28 @@ TEST_P(CliRewindStored, a_message_that_waits_for_a_later_attempt_is_not_counted_
 INSTANTIATE_TEST_SUITE_P(Each, CliRewindStored, ::testing::Values("transactional"),
                          [](const auto& mode) { return std::string(mode.param); });
 
+class CliRewindNewMode : public CliRewind {};
+
+TEST_P(CliRewindNewMode, does_not_go_back_to_messages_without_ids) {
+  const auto records = world_->publish(20);
+  handle_all(records);
+  configure("transactional");
+  const auto refused = rewind({"--to", "1h ago", "--yes"});
+  EXPECT_EQ(refused.code, 4);
+  EXPECT_THAT(refused.err, HasSubstr("in mode by_offset or numbered, which keeps no ids"));
+  const auto audit = cli_.run("audit", "--topic", world_->topic(), "--no-limits");
+  EXPECT_EQ(audit.code, 0) << "they took effect: " << audit.out << audit.err;
+  const std::string time = now();
+  world_->publish("later", "p", "k");
+  handle_all(records + 1);
+  const auto later = rewind({"--to", time, "--dry-run"});
+  EXPECT_EQ(later.code, 0) << later.err;
+  EXPECT_THAT(later.out, HasSubstr("1 are duplicates"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, CliRewindNewMode, ::testing::Values("by_offset"),
+                         [](const auto& mode) { return std::string(mode.param); });
+
 class CliRewindRefusal : public CliRewind {};
 
 TEST_P(CliRewindRefusal, refuses_members_the_horizon_and_modes_without_ids) {

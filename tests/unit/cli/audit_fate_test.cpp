@@ -16,7 +16,7 @@ using postgres::DatabaseTime;
 class AuditFateTest : public ::testing::Test {
  protected:
   AuditFateTest() {
-    place_.partition = postgres::AuditedPartition{.partition = 0, .slot = 3, .watermark = 100, .next_offset = 100};
+    place_.partition = postgres::AuditedPartition{.partition = 0, .slot = 3, .watermark = 100};
     facts_.offset = 42;
     facts_.time = Timestamp(1'000s);
     facts_.id = &id_;
@@ -92,6 +92,26 @@ TEST_F(AuditFateTest, what_is_claimed_or_not_settled_is_pending) {
   EXPECT_EQ(fate(), Fate::pending) << "nobody has claimed the partition";
 }
 
+TEST_F(AuditFateTest, what_was_settled_in_a_mode_without_ids_took_effect) {
+  place_.partition->next_offset = 50;
+  EXPECT_EQ(fate(), Fate::took_effect) << "the configuration does not have the mode";
+  facts_.offset = 50;
+  EXPECT_EQ(fate(), Fate::unaccounted) << "the mode was changed";
+}
+
+TEST_F(AuditFateTest, a_failed_claim_is_no_fate_once_the_partition_is_settled_past_it) {
+  facts_.claim = &claim_;
+  claim_.state = "failed";
+  EXPECT_EQ(fate(), Fate::unaccounted) << "its dead letter is gone";
+  postgres::AuditedRetry of_copy;
+  of_copy.dead = 7;
+  facts_.retry = &of_copy;
+  EXPECT_EQ(fate(), Fate::dead_letter);
+  facts_.retry = nullptr;
+  facts_.offset = 100;
+  EXPECT_EQ(fate(), Fate::pending) << "it runs again";
+}
+
 TEST_F(AuditFateTest, a_settled_record_without_a_trace_is_unaccounted) {
   EXPECT_EQ(fate(), Fate::unaccounted);
   id_ = RecordIds::Missing{"header 'message-id' is absent"};
@@ -113,6 +133,7 @@ TEST_F(AuditFateTest, what_is_older_than_the_stored_ids_cannot_be_told) {
 }
 
 TEST_F(AuditFateTest, modes_without_ids_have_only_how_far_the_partition_is_settled) {
+  place_.partition->next_offset = 100;
   for (const Mode mode : {Mode::by_offset, Mode::numbered}) {
     place_.mode = mode;
     facts_.offset = 99;

@@ -121,15 +121,16 @@ std::vector<AuditedClaim> AuditSnapshot::claims(std::span<const MessageId> ids) 
 
 std::vector<AuditedRetry> AuditSnapshot::retries(std::span<const MessageId> ids) {
   // A record that came back names the first one. It can become a dead letter at its new place.
-  const Rows rows =
-      impl_->session.run("SELECT d.message_id, d.id, " + std::string(kWaiting) +
-                             ", f.topic || '[' || f.partition || ']@' || d.record_offset "
-                             "FROM dead d LEFT JOIN fence f ON f.slot = d.slot "
-                             "WHERE d.handler = $2::smallint AND d.message_id = ANY ($1::uuid[]) "
-                             " AND (d.reason = 'dropped' OR 'turnstile-replayed-from'::bytea = ANY (d.header_names)) "
-                             "UNION ALL SELECT message_id, NULL, NULL, NULL FROM retry "
-                             "WHERE handler = $2::smallint AND message_id = ANY ($1::uuid[])",
-                         {array_of(ids), impl_->handler});
+  const Rows rows = impl_->session.run(
+      "SELECT d.message_id, d.id, " + std::string(kWaiting) +
+          ", f.topic || '[' || f.partition || ']@' || d.record_offset "
+          "FROM dead d LEFT JOIN fence f ON f.slot = d.slot "
+          "WHERE d.handler = $2::smallint AND d.message_id = ANY ($1::uuid[]) "
+          " AND (d.reason = 'dropped' OR 'turnstile-replayed-from'::bytea = ANY (d.header_names) OR "
+          "      EXISTS (SELECT FROM claim c WHERE c.handler = d.handler AND c.id = d.message_id AND c.state = 'failed')) "
+          "UNION ALL SELECT message_id, NULL, NULL, NULL FROM retry "
+          "WHERE handler = $2::smallint AND message_id = ANY ($1::uuid[])",
+      {array_of(ids), impl_->handler});
   std::vector<AuditedRetry> retries;
   for (std::size_t row = 0; row < rows.size(); ++row) {
     auto& retry = retries.emplace_back();
