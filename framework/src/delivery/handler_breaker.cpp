@@ -9,6 +9,14 @@ namespace turnstile::detail {
 
 using std::chrono::milliseconds;
 
+namespace {
+
+/// What the store says of the time that is left is rounded, and its clock may be corrected a little. If much more is left,
+/// its clock was set back.
+constexpr milliseconds kStoreSlack{1'000};
+
+}  // namespace
+
 bool HandlerBreaker::waits(Time now) const {
   const std::lock_guard lock(mutex_);
   if (!open_) return false;
@@ -108,11 +116,13 @@ HandlerBreaker::Change HandlerBreaker::hear(std::optional<milliseconds> left, Ti
     return Change::closed;
   }
   is_stored_ = true;
-  if (left->count() > 0) {
+  const bool is_longer = *left > policy_.open_for + kStoreSlack;
+  if (left->count() > 0 && !is_longer) {
     until_ = now + *left;
     good_ = 0;
   } else if (!open_) {
-    until_ = now;
+    until_ = now + (is_longer ? policy_.open_for : milliseconds(0));
+    good_ = 0;
   }
   return std::exchange(open_, true) ? Change::none : Change::opened;
 }

@@ -139,5 +139,21 @@ TEST_F(HandlerBreakerTest, is_opened_and_half_opened_by_others) {
   EXPECT_FALSE(news->left) << "it is closed";
 }
 
+TEST_F(HandlerBreakerTest, probes_in_its_time_although_the_clock_of_the_store_was_set_back) {
+  EXPECT_EQ(breaker.hear(1h, now), Change::opened);
+  EXPECT_EQ(breaker.next_probe(), now + 30s);
+  now += 10s;
+  EXPECT_EQ(breaker.hear(1h, now), Change::none);
+  EXPECT_EQ(breaker.next_probe(), now + 20s);
+  now += 20s;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(breaker.begin_probe(now));
+    EXPECT_EQ(breaker.succeeded(now), i < 2 ? Change::none : Change::closed);
+    EXPECT_EQ(breaker.hear(1h, now), Change::none);
+    breaker.leave();
+  }
+  EXPECT_TRUE(breaker.is_closed());
+}
+
 }  // namespace
 }  // namespace turnstile::detail
