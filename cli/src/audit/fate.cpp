@@ -22,11 +22,12 @@ bool is_forgotten(const Facts& facts, const Place& place) {
 
 Judgement of_ids(const Facts& facts, const Place& place) {
   if (facts.effect != nullptr) return {Fate::duplicate};
+  const bool settled = is_settled(facts.offset, place);
   // A claim that has failed stays behind its dead letter.
-  const bool has_failed = facts.claim != nullptr && facts.claim->state == "failed" && is_settled(facts.offset, place);
-  if (facts.claim != nullptr && !has_failed) return {facts.claim->state == "parked" ? Fate::parked : Fate::pending};
+  if (facts.claim != nullptr && !(settled && facts.claim->state == "failed"))
+    return {facts.claim->state == "parked" ? Fate::parked : Fate::pending};
   if (facts.retry != nullptr) return {facts.retry->dead ? Fate::dead_letter : Fate::pending};
-  if (!is_settled(facts.offset, place)) return {Fate::pending};
+  if (!settled) return {Fate::pending};
   // Its handler had a mode without ids then, or has it still: the program may set the mode.
   if (place.partition->next_offset && facts.offset < *place.partition->next_offset) return {Fate::took_effect};
   if (const auto* missing = std::get_if<RecordIds::Missing>(facts.id))

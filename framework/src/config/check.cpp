@@ -43,10 +43,10 @@ std::optional<milliseconds> session_timeout(const Config& config) {
   return kafka_ms(config, "session.timeout.ms").value_or(kDefaultSessionTimeout);
 }
 
-/// Collects the problems of one topic.
 /// A stored retry has a due time that PostgreSQL must be able to represent, and an operator wants to see it.
 constexpr std::chrono::hours kLongestBackoff{24 * 3650};
 
+/// Collects the problems of one topic.
 class TopicCheck {
  public:
   TopicCheck(const Config& config, const std::string& topic, const TopicSettings& settings, Problems& problems)

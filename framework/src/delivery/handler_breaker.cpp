@@ -122,7 +122,6 @@ HandlerBreaker::Change HandlerBreaker::hear(std::optional<milliseconds> left, Ti
     good_ = 0;
   } else if (!open_) {
     until_ = now + (is_longer ? policy_.open_for : milliseconds(0));
-    good_ = 0;
   }
   return std::exchange(open_, true) ? Change::none : Change::opened;
 }

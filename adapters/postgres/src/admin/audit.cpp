@@ -150,9 +150,10 @@ bool AuditSnapshot::has_claims() {
 std::vector<AuditedDead> AuditSnapshot::dead(const AuditedPartition& of, Offset begin, Offset end) {
   const Rows rows = impl_->session.run(
       "SELECT d.id, d.record_offset, d.reason, d.dead_topic IS NULL, " +
-          microseconds_of("CASE WHEN d.replayed_at < timestamptz '200000-01-01 00:00:00+00' THEN d.replayed_at END") +
+          microseconds_of("CASE WHEN " + std::string(kReplayed) + " THEN d.replayed_at END") +
           ", EXISTS (SELECT FROM inbox i WHERE i.handler = d.handler AND i.id = d.message_id AND i.slot = d.slot AND "
-          "i.record_offset = d.record_offset AND i.seen_at > d.died_at) FROM dead d WHERE d.handler = $1::smallint AND d.slot = $2::integer AND d.incarnation = $3::integer "
+          "i.record_offset = d.record_offset AND i.seen_at > d.died_at) "
+          "FROM dead d WHERE d.handler = $1::smallint AND d.slot = $2::integer AND d.incarnation = $3::integer "
           "AND d.record_offset >= $4::bigint AND d.record_offset < $5::bigint ORDER BY d.record_offset",
       {impl_->handler, std::to_string(of.slot), std::to_string(of.incarnation), std::to_string(begin),
        std::to_string(end)});
