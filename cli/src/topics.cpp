@@ -139,21 +139,21 @@ void warn_unknown(const std::string& topic, const std::vector<std::string>& know
       one_line(topic, kShown), names.empty() ? "nor of another topic" : "there are: " + names);
 }
 
-void warn_unclaimed(const std::string& topic, std::int32_t partition, std::int32_t last) {
-  std::fflush(stdout);
-  fmt::print(
-      stderr,
-      "turnstile: warning: no consumer has claimed partition {1} of topic \"{0}\" in this database; the highest one "
-      "is {2}. The pause is recorded, and applies if the topic gets this partition. If the number is wrong, run: "
-      "turnstile topics resume {0} --partition {1}\n",
-      one_line(topic, kShown), partition, last);
-}
-
 std::string how_to_resume(const Options& options) {
   std::string command = "turnstile topics resume " + one_line(options.part.topic, kShown);
   if (options.part.partition) command += fmt::format(" --partition {}", *options.part.partition);
   if (!options.key.empty()) command += " --key " + one_line(options.key, kShown);
   return command;
+}
+
+void warn_unclaimed(const std::string& topic, std::int32_t partition, std::int32_t last, const std::string& resume) {
+  std::fflush(stdout);
+  fmt::print(
+      stderr,
+      "turnstile: warning: no consumer has claimed partition {1} of topic \"{0}\" in this database; the highest one "
+      "is {2}. The pause is recorded, and applies if the topic gets this partition. If the number is wrong, run: "
+      "{3}\n",
+      one_line(topic, kShown), partition, last, resume);
 }
 
 Exit pause(const Global& global, const Options& options) {
@@ -185,7 +185,8 @@ Exit pause(const Global& global, const Options& options) {
     warn_unknown(wanted.part.topic, known);
   } else if (wanted.part.partition) {
     const auto last = tables.admin.last_partition(wanted.part.topic);
-    if (last && *wanted.part.partition > *last) warn_unclaimed(wanted.part.topic, *wanted.part.partition, *last);
+    if (last && *wanted.part.partition > *last)
+      warn_unclaimed(wanted.part.topic, *wanted.part.partition, *last, how_to_resume(options));
   }
   return Exit::ok;
 }
