@@ -84,9 +84,10 @@ TEST_P(RecreatedTopics, lose_no_record_under_a_running_consumer) {
   kafka::create_topic(kafka_settings(), {world.topic(), 1, -1, {}});
   publish_to(world, 1, 100, "new-");
   EXPECT_TRUE(eventually([&] { return ran.with("new-") == 100 && world.caught_up(); }, 60s)) << consumer.log_text();
-  // Without a store, records that are read again for a comparison run again.
-  if (GetParam().name == std::string_view("none")) EXPECT_GE(ran.runs(), 400U) << consumer.log_text();
-  else EXPECT_EQ(ran.runs(), 400U) << consumer.log_text();
+  // Without a store, the new records run again if they are read a second time, for a comparison.
+  const std::size_t again = GetParam().name == std::string_view("none") ? 100 : 0;
+  EXPECT_GE(ran.runs(), 400U) << consumer.log_text();
+  EXPECT_LE(ran.runs(), 400U + again) << consumer.log_text();
   EXPECT_EQ(consumer.stop(), "") << consumer.log_text();
 }
 
