@@ -311,12 +311,12 @@ TEST_F(Retries, each_call_reads_only_the_rows_that_it_needs) {
   fill("CASE WHEN n % 2 = 0 THEN 'infinity' ELSE now() + interval '1 day' + n * interval '1 ms' END");
   const std::string shards = "('{0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15}', ";
   EXPECT_LE(pages_of("look_for_due_retries" + shards + "500)"), 60);
-  EXPECT_LE(pages_of("due_retries" + shards + "500, 1000000)"), 60);
-  EXPECT_EQ(world.query("SELECT count(*) FROM due_retries" + shards + "500, 1000000)"), "0");
+  EXPECT_LE(pages_of("retries_to_send" + shards + "500, 1000000)"), 60);
+  EXPECT_EQ(world.query("SELECT count(*) FROM retries_to_send" + shards + "500, 1000000)"), "0");
   fill("now()");
   EXPECT_LE(pages_of("look_for_due_retries" + shards + "50)"), 60);
-  EXPECT_LE(pages_of("due_retries" + shards + "50, 1000000)"), 800);
-  EXPECT_EQ(world.query("SELECT count(*) FROM due_retries" + shards + "50, 1000000)"), "50");
+  EXPECT_LE(pages_of("retries_to_send" + shards + "50, 1000000)"), 800);
+  EXPECT_EQ(world.query("SELECT count(*) FROM retries_to_send" + shards + "50, 1000000)"), "50");
   // What comes back is found by its number.
   const std::string some = world.query(
       "SELECT format('(%s::smallint, %L, %L', min(handler), array_agg(id), array_agg(attempts)) || "

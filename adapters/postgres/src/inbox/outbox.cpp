@@ -4,6 +4,7 @@
 
 #include "inbox/calls.hpp"
 #include "turnstile/error.hpp"
+#include "turnstile/replay.hpp"
 #include "wire/decode.hpp"
 #include "wire/encode.hpp"
 #include "wire/text.hpp"
@@ -40,6 +41,19 @@ ports::OutboxRecord record_in(const PGresult* rows, int row) {
   for (std::size_t i = 0; i < names->size(); ++i)
     message.headers.push_back({*std::move((*names)[i]), std::move((*values)[i])});
   ports::put_id(message, id_in(rows, row, 2));
+  return record;
+}
+
+/// The message as the relay sends it: its own headers, and those that make the record a replay of it.
+ports::OutboxRecord retry_in(const PGresult* rows, int row) {
+  ports::OutboxRecord record = record_in(rows, row);
+  record.due_us = int64_in(rows, row, 8);
+  constexpr std::string_view of_replay[] = {kReplayedFrom, kReplayedFor, kRetry, kReplayedGroup};
+  int column = 9;
+  for (const auto name : of_replay) {
+    if (auto value = optional_bytes(rows, row, column++))
+      record.message.headers.push_back({std::string(name), std::move(value)});
+  }
   return record;
 }
 
@@ -82,14 +96,11 @@ class PostgresOutbox final : public ports::Outbox {
         pipeline.add(sql, kCaller, Pipeline::Keep::binary);
       };
       ask(sql().waiting, part_of(most));
-      ask(sql().due_retries, static_cast<std::int64_t>(most));
+      ask(sql().retries_to_send, static_cast<std::int64_t>(most));
     });
     std::vector<ports::OutboxRecord> records;
     for (int row = 0; row < PQntuples(kept[0].get()); ++row) records.push_back(record_in(kept[0].get(), row));
-    for (int row = 0; row < PQntuples(kept[1].get()); ++row) {
-      records.push_back(record_in(kept[1].get(), row));
-      records.back().due_us = int64_in(kept[1].get(), row, 8);
-    }
+    for (int row = 0; row < PQntuples(kept[1].get()); ++row) records.push_back(retry_in(kept[1].get(), row));
     return records;
   }
 

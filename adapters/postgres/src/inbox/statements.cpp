@@ -536,7 +536,7 @@ Statements::Statements(const std::string& schema) {
   add_retries = in(kAddRetries);
   defer_retries = in(kDeferRetries);
   end_retries = in(kEndRetries);
-  due_retries = in(kDueRetries);
+  retries_to_send = in(kRetriesToSend);
   look_for_due_retries = in(kLookForDueRetries);
   retries_are_sent = in(kRetriesAreSent);
   refuse_retry = in(kRefuseRetry);

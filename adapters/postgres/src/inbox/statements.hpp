@@ -75,7 +75,7 @@ struct Statements {
   std::string add_retries;
   std::string defer_retries;
   std::string end_retries;
-  std::string due_retries;
+  std::string retries_to_send;
   std::string look_for_due_retries;
   std::string retries_are_sent;
   std::string refuse_retry;

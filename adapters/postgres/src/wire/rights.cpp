@@ -66,6 +66,9 @@ constexpr std::string_view kFunctions[] = {
     "defer_retries(smallint, bigint[], bigint[], bigint[], bigint[], bytea[], bigint[])",
     "end_retries(smallint, bigint[], bigint[])",
     "due_retries(bigint[], bigint, bigint)",
+    "retries_to_send(bigint[], bigint, bigint)",
+    "retries_behind(smallint, bigint[], bigint[])",
+    "messages_behind(smallint, bytea[])",
     "look_for_due_retries(bigint[], bigint)",
     "retries_are_sent(bigint[], bigint[])",
     "refuse_retry(bigint, bigint, text)"};
