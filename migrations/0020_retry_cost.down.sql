@@ -1,4 +1,7 @@
--- The functions of migrations 18 and 19.
+-- The functions of migrations 17 to 19.
+DROP INDEX retry_key;
+CREATE INDEX retry_key ON retry (handler, md5(record_key), id) WHERE in_order AND record_key IS NOT NULL;
+
 DROP FUNCTION retries_to_send(bigint[], bigint, bigint);
 DROP VIEW retry_record;
 CREATE VIEW retry_record AS
@@ -152,6 +155,44 @@ BEGIN
          next_at = CASE WHEN last_id IS NULL THEN sweep.began_at + interval '10 minutes' ELSE statement_timestamp() END;
 END $$;
 
+CREATE OR REPLACE FUNCTION keys_with_retries(of_handler smallint, keys bytea[]) RETURNS SETOF bigint
+LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN QUERY
+  SELECT k.place FROM unnest(keys) WITH ORDINALITY AS k (key, place)
+   WHERE (SELECT r.id FROM retry r
+           WHERE r.handler = of_handler AND md5(r.record_key) = md5(k.key) AND r.record_key = k.key AND r.in_order
+           LIMIT 1) IS NOT NULL;
+END $$;
+
+CREATE OR REPLACE FUNCTION defer_retries(of_handler smallint, numbers bigint[], were_attempts bigint[], of_attempts bigint[],
+                              delays_ms bigint[], errors bytea[], settled bigint[]) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM lock_retry_keys(of_handler, ARRAY(SELECT r.record_key FROM retry r WHERE r.id = ANY (numbers) AND r.in_order));
+  WITH again AS (
+    UPDATE retry r SET attempts = d.attempts, error = convert_from(d.error, 'UTF8'),
+           due_at = CASE WHEN r.in_order AND r.record_key IS NOT NULL AND (
+                                SELECT e.id FROM retry e
+                                 WHERE e.handler = of_handler AND md5(e.record_key) = md5(r.record_key)
+                                   AND e.record_key = r.record_key AND e.in_order AND e.id < r.id AND e.id <> ALL (settled)
+                                 LIMIT 1) IS NOT NULL
+                         THEN timestamptz 'infinity' ELSE clock_timestamp() + d.delay_ms * interval '1 millisecond' END
+      FROM unnest(numbers, were_attempts, of_attempts, delays_ms, errors) AS d (id, were, attempts, delay_ms, error)
+     WHERE r.id = d.id AND r.attempts = d.were AND r.handler + 0 = of_handler
+    RETURNING r.id, r.due_at, r.shard
+  )
+  INSERT INTO retry_due (due_at, id, shard) SELECT a.due_at, a.id, a.shard FROM again a WHERE a.due_at < 'infinity';
+END $$;
+
+CREATE OR REPLACE FUNCTION retries_are_sent(numbers bigint[], due_us bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  DELETE FROM retry_due WHERE ctid = ANY (ARRAY(
+    SELECT e.ctid FROM unnest(numbers, due_us) AS s (id, us)
+      JOIN retry_due e ON e.due_at = timestamptz 'epoch' + s.us * interval '1 microsecond' AND e.id = s.id
+     WHERE e.due_at <= clock_timestamp() + interval '10 seconds' FOR UPDATE OF e SKIP LOCKED));
+END $$;
+
 DO $$
 DECLARE
   fun regprocedure;
@@ -159,7 +200,7 @@ BEGIN
   FOR fun IN SELECT p.oid FROM pg_proc p
               WHERE p.pronamespace = (SELECT n.oid FROM pg_namespace n WHERE n.nspname = current_schema())
                 AND p.proname IN ('lock_retries', 'add_retries', 'end_retries', 'retries_are_settled',
-                                  'send_lost_retries') ORDER BY p.proname LOOP
+                                  'send_lost_retries', 'keys_with_retries', 'defer_retries', 'retries_are_sent') ORDER BY p.proname LOOP
     PERFORM look_up_with_indexes(fun, 'force_custom_plan');
   END LOOP;
 END $$;
@@ -167,7 +208,6 @@ ALTER FUNCTION send_lost_retries() SET enable_sort = off;
 ALTER FUNCTION send_lost_retries() SET enable_bitmapscan = off;
 
 DROP FUNCTION look_up_with_indexes(regprocedure, text);
-DROP FUNCTION retries_behind(smallint, bigint[], bigint[]);
 DROP FUNCTION messages_behind(smallint, bytea[]);
 
 DELETE FROM compatible_migration WHERE number = 20;

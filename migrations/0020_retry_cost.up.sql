@@ -17,19 +17,19 @@ BEGIN
 END $$;
 REVOKE ALL ON FUNCTION look_up_with_indexes(regprocedure, text) FROM PUBLIC;
 
--- Which of these rows, which are locked, wait for an earlier row of their key. `places`: in the order of the records.
-CREATE FUNCTION retries_behind(of_handler smallint, locked bigint[], places bigint[])
-RETURNS TABLE (number bigint, is_behind boolean) LANGUAGE plpgsql AS $$
+-- Only this index has these expressions: a statement that names them leaves PostgreSQL no other way to find its rows,
+-- whatever the statistics say. Without "+ 0", it takes another index when it believes that the table is nearly empty.
+DROP INDEX retry_key;
+CREATE INDEX retry_key ON retry ((handler + 0), md5(record_key), (id + 0)) WHERE in_order AND record_key IS NOT NULL;
+
+-- As in migration 17.
+CREATE OR REPLACE FUNCTION keys_with_retries(of_handler smallint, keys bytea[]) RETURNS SETOF bigint
+LANGUAGE plpgsql AS $$
 BEGIN
   RETURN QUERY
-  SELECT s.id, s.in_order AND s.record_key IS NOT NULL AND (s.first_from_here < s.id OR (
-           SELECT e.id FROM retry e
-            WHERE e.handler = of_handler AND md5(e.record_key) = md5(s.record_key) AND e.record_key = s.record_key
-              AND e.in_order AND e.id < s.id AND e.id <> ALL (locked) LIMIT 1) IS NOT NULL)
-    FROM (SELECT r.id, r.record_key, r.in_order,
-                 min(r.id) OVER (PARTITION BY r.in_order, r.record_key ORDER BY b.place DESC
-                                 ROWS UNBOUNDED PRECEDING) AS first_from_here
-            FROM unnest(locked, places) AS b (id, place) JOIN retry r ON r.id = b.id) s;
+  SELECT k.place FROM unnest(keys) WITH ORDINALITY AS k (key, place)
+   WHERE (SELECT r.id FROM retry r WHERE r.handler + 0 = of_handler AND md5(r.record_key) = md5(k.key)
+             AND r.record_key = k.key AND r.in_order LIMIT 1) IS NOT NULL;
 END $$;
 
 -- As in migration 19. Keys are looked at only if there are keys.
@@ -38,14 +38,15 @@ RETURNS TABLE (number bigint, is_behind boolean) LANGUAGE plpgsql AS $$
 DECLARE
   locked bigint[];
   places bigint[];
+  keys bytea[]; -- NULL for a message that waits for no other one
   have_keys boolean;
 BEGIN
   WITH sent AS MATERIALIZED (
-    SELECT r.id, b.place, r.has_key
+    SELECT r.id, b.place, r.key
       FROM (SELECT * FROM unnest(numbers, of_attempts, ids) WITH ORDINALITY AS u (id, attempts, message_id, place)
              ORDER BY u.id) b
      CROSS JOIN LATERAL (
-       SELECT e.id, e.in_order AND e.record_key IS NOT NULL AS has_key FROM retry e
+       SELECT e.id, CASE WHEN e.in_order THEN e.record_key END AS key FROM retry e
         WHERE e.id = b.id AND e.attempts = b.attempts
           -- Not "=": the primary key, and no other index.
           AND e.message_id IS NOT DISTINCT FROM b.message_id AND e.handler + 0 = of_handler
@@ -54,9 +55,17 @@ BEGIN
                OR (SELECT d.id FROM retry_due d WHERE d.due_at = e.due_at AND d.id = e.id) IS NULL)
           FOR UPDATE) r
   )
-  SELECT array_agg(s.id), array_agg(s.place), bool_or(s.has_key) FROM sent s INTO locked, places, have_keys;
+  SELECT array_agg(s.id), array_agg(s.place), array_agg(s.key), bool_or(s.key IS NOT NULL)
+    FROM sent s INTO locked, places, keys, have_keys;
   IF have_keys THEN
-    RETURN QUERY SELECT b.number, b.is_behind FROM retries_behind(of_handler, locked, places) b;
+    RETURN QUERY
+    SELECT s.id, s.key IS NOT NULL AND (s.first_from_here < s.id OR (
+             SELECT e.id FROM retry e
+              WHERE e.handler + 0 = of_handler AND md5(e.record_key) = md5(s.key) AND e.id + 0 < s.id AND e.record_key = s.key
+                AND e.in_order AND e.id <> ALL (locked) LIMIT 1) IS NOT NULL)
+      FROM (SELECT l.id, l.key, min(l.id) OVER (PARTITION BY l.key ORDER BY l.place DESC
+                                                ROWS UNBOUNDED PRECEDING) AS first_from_here
+              FROM unnest(locked, places, keys) AS l (id, place, key)) s;
   ELSE
     RETURN QUERY SELECT l.id, false FROM unnest(locked) AS l (id);
   END IF;
@@ -68,7 +77,7 @@ BEGIN
   RETURN ARRAY(
     SELECT k.key IS NOT NULL
            AND (k.number_of_key > 1
-                OR (SELECT r.id FROM retry r WHERE r.handler = of_handler AND md5(r.record_key) = md5(k.key)
+                OR (SELECT r.id FROM retry r WHERE r.handler + 0 = of_handler AND md5(r.record_key) = md5(k.key)
                        AND r.record_key = k.key AND r.in_order LIMIT 1) IS NOT NULL)
       FROM (SELECT u.place, u.key, row_number() OVER (PARTITION BY u.key ORDER BY u.place) AS number_of_key
               FROM unnest(keys) WITH ORDINALITY AS u (key, place)) k
@@ -85,6 +94,7 @@ DECLARE
   are_behind boolean[]; -- NULL: none of them waits for an earlier message of its key
   half CONSTANT integer := cardinality(ids) / 2;
   headers_of_half bigint;
+  violated text;
 BEGIN
   IF are_in_order AND EXISTS (SELECT FROM unnest(keys) AS u (key) WHERE u.key IS NOT NULL) THEN
     PERFORM lock_retry_keys(of_handler, keys);
@@ -113,6 +123,8 @@ BEGIN
     INSERT INTO retry_due (due_at, id, shard) SELECT n.due_at, n.id, n.shard FROM new n WHERE n.due_at < 'infinity';
     RETURN;
   EXCEPTION WHEN unique_violation THEN
+    GET STACKED DIAGNOSTICS violated = CONSTRAINT_NAME;
+    IF violated <> 'retry_handler_message_id_key' THEN RAISE; END IF;
     IF half = 0 THEN RETURN; END IF; -- the row of this message stays as it is
   END;
   headers_of_half := headers_end[half];
@@ -129,6 +141,29 @@ BEGIN
 END $$;
 
 -- As in migration 18.
+CREATE OR REPLACE FUNCTION defer_retries(of_handler smallint, numbers bigint[], were_attempts bigint[], of_attempts bigint[],
+                              delays_ms bigint[], errors bytea[], settled bigint[]) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM lock_retry_keys(of_handler, ARRAY(SELECT r.record_key FROM retry r WHERE r.id = ANY (numbers) AND r.in_order));
+  WITH again AS (
+    UPDATE retry r SET attempts = d.attempts, error = convert_from(d.error, 'UTF8'),
+           due_at = CASE WHEN r.in_order AND r.record_key IS NOT NULL AND (
+                                SELECT e.id FROM retry e
+                                 WHERE e.handler + 0 = of_handler AND md5(e.record_key) = md5(r.record_key) AND e.id + 0 < r.id
+                                   AND e.record_key = r.record_key AND e.in_order AND e.id <> ALL (settled) LIMIT 1) IS NOT NULL
+                         THEN timestamptz 'infinity' ELSE clock_timestamp() + d.delay_ms * interval '1 millisecond' END
+      FROM (SELECT u.*, (SELECT o.ctid FROM retry o
+                          WHERE o.id = u.id AND o.attempts = u.were AND o.handler + 0 = of_handler) AS place
+              FROM unnest(numbers, were_attempts, of_attempts, delays_ms, errors) AS u (id, were, attempts, delay_ms, error)
+            OFFSET 0) d
+     WHERE r.ctid = d.place
+    RETURNING r.id, r.due_at, r.shard
+  )
+  INSERT INTO retry_due (due_at, id, shard) SELECT a.due_at, a.id, a.shard FROM again a WHERE a.due_at < 'infinity';
+END $$;
+
+-- As in migration 18.
 CREATE OR REPLACE FUNCTION end_retries(of_handler smallint, numbers bigint[], of_attempts bigint[]) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -142,6 +177,7 @@ CREATE OR REPLACE FUNCTION retries_are_settled() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER AS $$
 DECLARE
   of_one record;
+  next_ids bigint[];
 BEGIN
   DELETE FROM retry_due WHERE ctid = ANY (ARRAY(
     SELECT (SELECT d.ctid FROM retry_due d WHERE d.due_at = g.due_at AND d.id = g.id) FROM gone g));
@@ -150,20 +186,21 @@ BEGIN
     PERFORM lock_retry_keys(of_one.handler, of_one.keys);
   END LOOP;
   IF NOT FOUND THEN RETURN NULL; END IF; -- none of them has a key
+  SELECT array_agg(n.id) INTO next_ids
+    FROM (SELECT handler, record_key, count(*) AS settled FROM gone
+           WHERE in_order AND record_key IS NOT NULL GROUP BY handler, record_key) k
+   CROSS JOIN LATERAL (
+     SELECT w.id
+       FROM (SELECT f.id, f.due_at, first_value(f.due_at) OVER (ORDER BY f.id) AS first_due
+               FROM (SELECT o.id, o.due_at FROM retry o
+                      WHERE o.handler + 0 = k.handler AND md5(o.record_key) = md5(k.record_key)
+                        AND o.record_key = k.record_key AND o.in_order
+                      ORDER BY o.id + 0 LIMIT 32) f) w -- what is read is bounded, and so is the number that is under way
+      WHERE w.due_at = 'infinity' AND (w.first_due = 'infinity' OR w.first_due <= statement_timestamp())
+      ORDER BY w.id LIMIT 2 * k.settled) n;
   WITH next AS (
-    UPDATE retry r SET due_at = statement_timestamp()
-      FROM (SELECT handler, record_key, count(*) AS settled FROM gone
-             WHERE in_order AND record_key IS NOT NULL GROUP BY handler, record_key) k
-     CROSS JOIN LATERAL (
-       SELECT w.id
-         FROM (SELECT f.id, f.due_at, first_value(f.due_at) OVER (ORDER BY f.id) AS first_due
-                 FROM (SELECT o.id, o.due_at FROM retry o
-                        WHERE o.handler = k.handler AND md5(o.record_key) = md5(k.record_key)
-                          AND o.record_key = k.record_key AND o.in_order
-                        ORDER BY o.id LIMIT 32) f) w -- what is read is bounded, and so is the number that is under way
-        WHERE w.due_at = 'infinity' AND (w.first_due = 'infinity' OR w.first_due <= statement_timestamp())
-        ORDER BY w.id LIMIT 2 * k.settled) n
-     WHERE r.id = n.id AND r.due_at = 'infinity' RETURNING r.id, r.due_at, r.shard
+    UPDATE retry r SET due_at = statement_timestamp() WHERE r.id = ANY (next_ids) AND r.due_at = 'infinity'
+    RETURNING r.id, r.due_at, r.shard
   )
   INSERT INTO retry_due (due_at, id, shard) SELECT x.due_at, x.id, x.shard FROM next x;
   RETURN NULL;
@@ -207,7 +244,7 @@ BEGIN
          (extract(epoch FROM f.due_at) * 1000000)::bigint, f.came_from, f.for_handler, f.as_attempt, f.of_group
     FROM (SELECT r.*, sum(r.bytes) OVER (ORDER BY e.place ROWS UNBOUNDED PRECEDING) - r.bytes AS before
             FROM unnest(times, numbers) WITH ORDINALITY AS e (due_at, id, place)
-            JOIN retry_record r ON r.id = e.id AND r.due_at = e.due_at) f
+           CROSS JOIN LATERAL (SELECT * FROM retry_record x WHERE x.id = e.id AND x.due_at = e.due_at OFFSET 0) r) f
    WHERE f.before < most_bytes;
   GET DIAGNOSTICS returned = ROW_COUNT;
   IF returned = cardinality(numbers) THEN RETURN; END IF;
@@ -215,6 +252,17 @@ BEGIN
     SELECT (SELECT d.ctid FROM retry_due d WHERE d.due_at = e.due_at AND d.id = e.id)
       FROM unnest(times, numbers) AS e (due_at, id)
      WHERE (SELECT r.id FROM retry r WHERE r.id = e.id AND r.due_at = e.due_at) IS NULL));
+END $$;
+
+-- As in migration 19.
+CREATE OR REPLACE FUNCTION retries_are_sent(numbers bigint[], due_us bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  DELETE FROM retry_due WHERE ctid = ANY (ARRAY(
+    SELECT e.place FROM unnest(numbers, due_us) AS s (id, us)
+     CROSS JOIN LATERAL (
+       SELECT d.ctid AS place FROM retry_due d
+        WHERE d.due_at = timestamptz 'epoch' + s.us * interval '1 microsecond' AND d.id = s.id
+          AND d.due_at <= clock_timestamp() + interval '10 seconds' FOR UPDATE SKIP LOCKED) e));
 END $$;
 
 -- As in migration 19. A time that is far ahead was written while the server's clock was ahead.
@@ -255,17 +303,19 @@ DECLARE
 BEGIN
   FOR one IN SELECT p.oid::regprocedure AS fun, p.proname AS name FROM pg_proc p
               WHERE p.pronamespace = (SELECT n.oid FROM pg_namespace n WHERE n.nspname = current_schema())
-                AND p.proname IN ('lock_retries', 'retries_behind', 'add_retries', 'messages_behind', 'end_retries',
-                                  'retries_are_settled', 'retries_to_send', 'send_lost_retries') ORDER BY p.proname LOOP
-    PERFORM look_up_with_indexes(one.fun, CASE WHEN one.name IN ('lock_retries', 'add_retries', 'end_retries')
-                                               THEN 'force_generic_plan' ELSE 'force_custom_plan' END);
+                AND p.proname IN ('keys_with_retries', 'lock_retries', 'messages_behind', 'add_retries', 'defer_retries',
+                                  'end_retries', 'retries_are_settled', 'retries_to_send',
+                                  'retries_are_sent', 'send_lost_retries') ORDER BY p.proname LOOP
+    PERFORM look_up_with_indexes(one.fun, CASE WHEN one.name IN ('retries_to_send', 'send_lost_retries')
+                                               THEN 'force_custom_plan' ELSE 'force_generic_plan' END);
+    IF one.name IN ('retries_are_settled', 'retries_to_send', 'send_lost_retries') THEN
+      EXECUTE format('ALTER FUNCTION %s SET enable_sort = off', one.fun);
+    END IF;
+    IF one.name IN ('retries_to_send', 'send_lost_retries') THEN
+      EXECUTE format('ALTER FUNCTION %s SET enable_bitmapscan = off', one.fun);
+    END IF;
   END LOOP;
 END $$;
-ALTER FUNCTION retries_to_send(bigint[], bigint, bigint) SET enable_sort = off;
-ALTER FUNCTION retries_to_send(bigint[], bigint, bigint) SET enable_bitmapscan = off;
-ALTER FUNCTION send_lost_retries() SET enable_sort = off;
-ALTER FUNCTION send_lost_retries() SET enable_bitmapscan = off;
-SELECT grant_to_consumers('EXECUTE', 'FUNCTION retries_behind(smallint, bigint[], bigint[])');
 SELECT grant_to_consumers('EXECUTE', 'FUNCTION messages_behind(smallint, bytea[])');
 SELECT grant_to_consumers('EXECUTE', 'FUNCTION retries_to_send(bigint[], bigint, bigint)');
 

@@ -44,7 +44,6 @@ GRANT EXECUTE ON FUNCTION :"schema".defer_retries(smallint, bigint[], bigint[], 
 GRANT EXECUTE ON FUNCTION :"schema".end_retries(smallint, bigint[], bigint[]) TO :"role";
 GRANT EXECUTE ON FUNCTION :"schema".due_retries(bigint[], bigint, bigint) TO :"role";
 GRANT EXECUTE ON FUNCTION :"schema".retries_to_send(bigint[], bigint, bigint) TO :"role";
-GRANT EXECUTE ON FUNCTION :"schema".retries_behind(smallint, bigint[], bigint[]) TO :"role";
 GRANT EXECUTE ON FUNCTION :"schema".messages_behind(smallint, bytea[]) TO :"role";
 GRANT EXECUTE ON FUNCTION :"schema".look_for_due_retries(bigint[], bigint) TO :"role";
 GRANT EXECUTE ON FUNCTION :"schema".retries_are_sent(bigint[], bigint[]) TO :"role";

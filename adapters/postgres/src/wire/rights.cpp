@@ -67,7 +67,6 @@ constexpr std::string_view kFunctions[] = {
     "end_retries(smallint, bigint[], bigint[])",
     "due_retries(bigint[], bigint, bigint)",
     "retries_to_send(bigint[], bigint, bigint)",
-    "retries_behind(smallint, bigint[], bigint[])",
     "messages_behind(smallint, bytea[])",
     "look_for_due_retries(bigint[], bigint)",
     "retries_are_sent(bigint[], bigint[])",
