@@ -79,8 +79,10 @@ class TracerTest : public test::EngineTest {
     if (trace) message.headers.push_back({"traceparent", *trace});
     broker->produce(message);
   }
-  void run(Pipeline pipeline) {
-    app = consumer("t", std::move(pipeline), config());
+  void run(Pipeline pipeline, int workers = 0) {
+    Config settings = config();
+    if (workers > 0) settings.consumer.workers = workers;
+    app = consumer("t", std::move(pipeline), std::move(settings));
     app->trace(tracer);
     thread = start(*app);
   }
@@ -220,9 +222,12 @@ TEST_F(TracerTest, gets_the_wait_for_a_permit) {
   std::atomic<int> begun{0};
   run(Pipeline([&](const Message&) {
         if (++begun == 1) door.wait();
-      }) |
-      limit(1));
-  ASSERT_TRUE(eventually([&] { return begun == 1; }));
+      }) | limit(1),
+      2);
+  ASSERT_TRUE(eventually([&] {
+    const auto limiters = app->status().limiters;
+    return begun == 1 && limiters.size() == 1 && limiters[0].state.waiting == 1;
+  }));
   door.open();
   ASSERT_TRUE(eventually([&] { return all_committed("t", 2); })) << log_text();
   const auto waits = tracer->of(Step::wait_for_permit);
