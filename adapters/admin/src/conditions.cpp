@@ -44,7 +44,6 @@ std::vector<std::string> why_not_ready(const Status& status) {
                   ": the consumer may have lost its membership of the group");
   }
   if (!status.in_group) why.push_back("the consumer is not a member of its group yet");
-  if (status.store_available == false) why.push_back("the database cannot be used");
   if (status.token_log && !status.token_log->available) why.push_back("the token log cannot be reached");
   if (!health.reason.empty()) why.push_back(health.reason);
   return why;

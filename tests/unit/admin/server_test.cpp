@@ -127,13 +127,20 @@ TEST_F(AdminServerTest, is_ready_while_it_does_its_work_and_says_what_fails) {
   set([](Status& s) {
     s.kafka_silent.reset();
     s.store_available = false;
+  });
+  EXPECT_EQ(get(*server, "/readyz").status, 200) << "a topic continues without the database";
+  set([](Status& s) {
+    s.health.reason = "the database cannot be used: it is away";
     s.token_log->available = false;
   });
   const auto away = get(*server, "/readyz");
   EXPECT_EQ(away.status, 503);
-  EXPECT_EQ(away.body, "the database cannot be used\nthe token log cannot be reached\n");
+  EXPECT_EQ(away.body, "the token log cannot be reached\nthe database cannot be used: it is away\n");
   EXPECT_EQ(get(*server, "/healthz").status, 200) << "a restart would not help";
-  set([](Status& s) { s.health.state = Health::State::stopping; });
+  set([](Status& s) {
+    s.health.state = Health::State::stopping;
+    s.health.reason.clear();
+  });
   EXPECT_EQ(get(*server, "/readyz").body, "the consumer is stopping\n");
   EXPECT_EQ(get(*server, "/metrics").status, 200) << "also while it drains";
 }
