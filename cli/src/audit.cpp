@@ -56,11 +56,13 @@ audit::LimitAudit look_at_limits(const Config& config, const Options& options) {
   audit::LimitAudit limits;
   if (options.no_limits) {
     limits.why_not = "--no-limits";
-  } else if (config.limits.over == "postgres") {
-    limits.in_database = postgres::audited_limiters(require_postgres(config));
-    if (limits.in_database.empty()) limits.why_not = "there is no limiter in the database";
-  } else if (config.limits.over != "cluster") {
-    limits.why_not =
+    return limits;
+  }
+  // A program can count its limits in PostgreSQL; the configuration does not say so.
+  limits.in_database = postgres::audited_limiters(require_postgres(config));
+  std::string why_no_log;
+  if (config.limits.over != "cluster") {
+    why_no_log =
         fmt::format("each process counts by itself ({} = \"{}\")", config.where("limits.over"), config.limits.over);
   } else {
     const auto settings = require_kafka(config);
@@ -68,7 +70,7 @@ audit::LimitAudit look_at_limits(const Config& config, const Options& options) {
     const auto look = [&] {
       const auto log = kafka::find_token_log(settings, topic, nullptr);
       if (!log) {
-        limits.why_not = "there is no token log " + topic;
+        why_no_log = "there is no token log " + topic;
         return;
       }
       limits.name = log->name();
@@ -80,6 +82,7 @@ audit::LimitAudit look_at_limits(const Config& config, const Options& options) {
       look();
     }
   }
+  if (limits.in_database.empty()) limits.why_not = why_no_log;
   return limits;
 }
 

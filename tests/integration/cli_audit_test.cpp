@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "tests/support/cli.hpp"
+#include "tests/support/read_file.hpp"
 #include "tests/support/world.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/kafka/admin.hpp"
@@ -240,6 +241,35 @@ TEST_F(CliAudit, a_topic_or_a_group_that_nobody_reads_is_named) {
   wrong = audit(world);
   EXPECT_EQ(wrong.code, 2);
   EXPECT_THAT(wrong.err, HasSubstr("nothing to audit"));
+}
+
+// Limits that the program counts in PostgreSQL: the configuration does not name them.
+TEST_F(CliAudit, permits_above_a_limit_in_the_database_are_found) {
+  World world(1);
+  world.publish(3);
+  handle(world);
+  EXPECT_THAT(audit(world).out, Not(HasSubstr("limits in PostgreSQL")));
+  change(world, "INSERT INTO limiter (name, configured) VALUES ('psp', 3) RETURNING 1");
+  static_cast<void>(
+      world.query("INSERT INTO permit (limiter, slot, holder, expires_at) SELECT l.id, n, 'host:1', now() + interval "
+                  "'1 hour' FROM limiter l, generate_series(1, 3) n"));
+  EXPECT_THAT(audit(world).out,
+              AllOf(HasSubstr("limits in PostgreSQL: 1 limiter compared now"), Not(HasSubstr("VIOL"))));
+  change(world, "UPDATE limiter SET ordered = 2, changed_at = clock_timestamp() RETURNING 1");
+  const std::string file = world.folder() + "/metrics";
+  Finished found = audit(world, "--metrics", file);
+  EXPECT_EQ(found.code, 0) << found.out;
+  EXPECT_THAT(found.out, HasSubstr("limiter psp: 3 permits are held now, and the limit is 2, which was lowered after"));
+  EXPECT_THAT(read_file(file), HasSubstr("turnstile_positions_above_limit{group=\"" + world.topic() + "\",topic=\"" +
+                                         world.topic() + "\"} 0\n"));
+  change(world,
+         "INSERT INTO permit (limiter, slot, holder, expires_at) SELECT id, 4, 'host:2', now() + interval '1 hour' "
+         "FROM limiter RETURNING 1");
+  found = audit(world, "--metrics", file);
+  EXPECT_EQ(found.code, 1) << found.out;
+  EXPECT_THAT(found.out, AllOf(HasSubstr("VIOLATION limiter psp: 4 permits are held now, and the limit is 2\n"),
+                               HasSubstr("1 violation of limits")));
+  EXPECT_THAT(read_file(file), HasSubstr("topic=\"" + world.topic() + "\"} 1\n"));
 }
 
 // Each command of docs/operations/audit.md.

@@ -116,10 +116,11 @@ void print_limits(const LimitAudit& limits, std::size_t most) {
   if (limits.log) print_log(limits, most);
   for (const auto& limiter : limits.in_database) {
     if (limiter.held <= limiter.limit) continue;
-    fmt::print("VIOLATION limiter {}: {} permits are held now, and the limit is {}\n", one_line(limiter.name, kShown),
-               limiter.held, limiter.limit);
+    fmt::print("{} limiter {}: {} permits are held now, and the limit is {}{}\n",
+               limiter.is_exceeded() ? "VIOLATION" : "no violation:", one_line(limiter.name, kShown), limiter.held,
+               limiter.limit, limiter.is_exceeded() ? "" : ", which was lowered after they were granted");
   }
-  if (!limits.log && !limits.in_database.empty())
+  if (!limits.in_database.empty())
     fmt::print("limits in PostgreSQL: {} compared now; their past is not recorded\n",
                count(static_cast<std::int64_t>(limits.in_database.size()), "limiter"));
   if (!limits.why_not.empty()) fmt::print("limits: not compared: {}\n", limits.why_not);
@@ -169,14 +170,14 @@ Json log_json(const LimitAudit& limits) {
 }  // namespace
 
 bool Report::holds() const {
-  return records.unaccounted == 0 && records.effects_without_record == 0 && permits_above_limit() == 0 &&
-         (!limits.log || limits.log->differences.empty());
+  return records.unaccounted == 0 && records.effects_without_record == 0 && limit_violations() == 0;
 }
 
-std::int64_t Report::permits_above_limit() const {
-  std::int64_t above = limits.log ? static_cast<std::int64_t>(limits.log->excesses.size()) : 0;
-  for (const auto& limiter : limits.in_database) above += limiter.held > limiter.limit ? 1 : 0;
-  return above;
+std::int64_t Report::limit_violations() const {
+  std::int64_t all = 0;
+  if (limits.log) all = static_cast<std::int64_t>(limits.log->excesses.size() + limits.log->differences.size());
+  for (const auto& limiter : limits.in_database) all += limiter.is_exceeded() ? 1 : 0;
+  return all;
 }
 
 void print(const Report& report, std::size_t most) {
@@ -190,9 +191,9 @@ void print(const Report& report, std::size_t most) {
     fmt::print("\nall promises hold: each record has one fate, each effect has a record, and no limit was exceeded{}\n",
                report.limits.why_not.empty() ? "" : " as far as limits were compared");
   } else {
-    fmt::print("\nNOT all promises hold: {} unaccounted, {} without a record, {} above a limit\n",
+    fmt::print("\nNOT all promises hold: {} unaccounted, {} without a record, {} of limits\n",
                count(report.records.unaccounted, "record"), count(report.records.effects_without_record, "effect"),
-               count(report.permits_above_limit(), "position"));
+               count(report.limit_violations(), "violation"));
   }
 }
 
@@ -210,7 +211,10 @@ Json to_json(const Report& report, std::size_t most) {
   }
   Json limiters = Json::array();
   for (const auto& limiter : report.limits.in_database)
-    limiters.push_back({{"name", limiter.name}, {"limit", limiter.limit}, {"held", limiter.held}});
+    limiters.push_back({{"name", limiter.name},
+                        {"limit", limiter.limit},
+                        {"held", limiter.held},
+                        {"exceeded", limiter.is_exceeded()}});
   return {{"holds", report.holds()},
           {"topic", records.topic},
           {"group", records.group},
@@ -240,8 +244,11 @@ std::string metrics(const Report& report, std::int64_t now_s) {
         report.records.unaccounted);
   gauge("turnstile_effects_without_record", "Effects without a record, by the last turnstile audit.",
         report.records.effects_without_record);
-  gauge("turnstile_positions_above_limit", "Positions at which permits above a limit were given, by the last audit.",
-        report.permits_above_limit());
+  gauge(
+      "turnstile_positions_above_limit",
+      "Positions at which permits above a limit were given, or members have another state than the token log gives, by "
+      "the last audit.",
+      report.limit_violations());
   gauge("turnstile_audited_records", "Records that the last turnstile audit compared.", report.records.records());
   gauge("turnstile_audit_timestamp_seconds", "When the last turnstile audit ended.", now_s);
   return text;

@@ -24,7 +24,8 @@ struct Report {
 
   /// Whether all promises hold, as far as it can be told.
   [[nodiscard]] bool holds() const;
-  [[nodiscard]] std::int64_t permits_above_limit() const;
+  /// Where permits above a limit were given, or a state is not what the token log gives.
+  [[nodiscard]] std::int64_t limit_violations() const;
 };
 
 /// Shows at most `most` violations.

@@ -76,12 +76,14 @@ AuditSnapshot::~AuditSnapshot() = default;
 
 std::vector<AuditedLimiter> AuditSnapshot::limiters_of(const PostgresSettings& settings) {
   const Rows rows = Admin::Session(settings).ask(
-      "SELECT l.name, coalesce(l.ordered, l.configured), "
-      "       count(p.slot) FILTER (WHERE p.holder IS NOT NULL AND p.expires_at > clock_timestamp()) "
-      "FROM limiter l LEFT JOIN permit p ON p.limiter = l.id GROUP BY l.id ORDER BY l.name");
+      "SELECT l.name, coalesce(l.ordered, l.configured), count(p.slot), "
+      "       coalesce(max(p.granted_at) > l.changed_at, false) "
+      "FROM limiter l LEFT JOIN permit p ON p.limiter = l.id AND p.holder IS NOT NULL AND p.expires_at > clock_timestamp() "
+      "GROUP BY l.id ORDER BY l.name");
   std::vector<AuditedLimiter> limiters;
   for (std::size_t row = 0; row < rows.size(); ++row)
-    limiters.push_back({rows.get<std::string>(row, 0), rows.get<std::int64_t>(row, 1), rows.get<std::int64_t>(row, 2)});
+    limiters.push_back({rows.get<std::string>(row, 0), rows.get<std::int64_t>(row, 1), rows.get<std::int64_t>(row, 2),
+                        rows.get<bool>(row, 3)});
   return limiters;
 }
 

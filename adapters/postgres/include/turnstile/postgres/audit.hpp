@@ -67,6 +67,11 @@ struct AuditedLimiter {
   std::string name;        ///< its name
   std::int64_t limit = 0;  ///< in effect now
   std::int64_t held = 0;   ///< permits whose lease has not ended
+  /// Whether one of them was granted after the limit was last changed. Those from before are kept when it is lowered.
+  bool granted_since = false;
+
+  /// Whether permits above the limit were granted.
+  [[nodiscard]] bool is_exceeded() const noexcept { return held > limit && granted_since; }
 };
 /// All of them, as they are now, in the order of their names. May throw what Admin's calls throw.
 std::vector<AuditedLimiter> audited_limiters(const PostgresSettings& settings);
