@@ -162,7 +162,7 @@ class TrustingClaims final : public ports::Claims {
                           std::span<const ports::HeldClaim> held) override {
     return inner_->renew(handler, owner, lease, held);
   }
-  ports::ClaimCounts count() override { return inner_->count(); }
+  ports::ClaimCounts count(std::optional<HandlerId> handler) override { return inner_->count(handler); }
 
  private:
   std::shared_ptr<ports::Claims> inner_;

@@ -124,14 +124,17 @@ TEST_P(ClaimsContract, what_is_done_is_an_id_of_the_inbox) {
 }
 
 TEST_P(ClaimsContract, are_counted_by_state) {
-  EXPECT_EQ(claims_->count(), ports::ClaimCounts{});
+  EXPECT_EQ(claims_->count({}), ports::ClaimCounts{});
   claim(by("one"), {"runs", "done", "back"});
   claim(by("two"), {"fails"});
   claim_and_vanish("three", {"doubt", "parked"});
   end("one", {ended("done", 1), ended("back", 1, ports::ClaimEnd::Kind::given_back)});
   end("two", {ended("fails", 1, ports::ClaimEnd::Kind::failed)});
   EXPECT_EQ(claim(by("four"), {"parked"}), "p");
-  EXPECT_EQ(claims_->count(), (ports::ClaimCounts{.running = 1, .in_doubt = 1, .failed = 1, .parked = 1}));
+  const ports::ClaimCounts all{.running = 1, .in_doubt = 1, .failed = 1, .parked = 1};
+  EXPECT_EQ(claims_->count({}), all);
+  EXPECT_EQ(claims_->count(handler_), all);
+  EXPECT_EQ(claims_->count(store().register_handler("another")), ports::ClaimCounts{});
 }
 
 TEST_P(ClaimsContract, responses_are_kept_bit_for_bit) {
@@ -210,7 +213,7 @@ TEST_P(ClaimsContract, what_is_in_doubt_is_parked_unless_the_store_knows_it) {
               ElementsAre(true, true));
   std::vector<ports::InboxEntry> doubted = entries({"done", "failed", "running", "unknown"});
   for (ports::InboxEntry& entry : doubted) entry.in_doubt = true;
-  EXPECT_EQ(claim_entries(by("one"), doubted), "dcrp");
+  EXPECT_EQ(claim_entries(by("one"), doubted), "dprp") << "the database may have lost a later run of what failed";
   EXPECT_EQ(claim(by("two"), {"unknown"}), "p") << "and stays so, also when nobody doubts any more";
 
   std::vector<ports::InboxEntry> another = entries({"another"});

@@ -267,6 +267,41 @@ TEST(Leased, makes_no_effect_twice_when_postgresql_goes_away_under_its_handlers)
   for (const auto& [message, count] : effects) EXPECT_EQ(count, 1) << message;
 }
 
+/// A message whose claim has not ended may have taken effect, and another mode would run it again.
+TEST(Leased, another_mode_starts_only_when_no_claim_is_left) {
+  TURNSTILE_NEEDS_SERVERS();
+  World world(1);
+  std::atomic<int> runs = 0;
+  std::atomic<bool> open = false;
+  const auto add = [&](Consumer& app) {
+    app.topic(world.topic(), [&](const Message&, Context&) {
+      ++runs;
+      open.wait(false);
+    });
+  };
+  const auto refusal = [&] {
+    Running other(world.config("mode = \"transactional\"\n"), add);
+    return other.failure();
+  };
+  Running consumer(world.config("mode = \"leased\"\n"), add);
+  world.publish("a", "p");
+  EXPECT_TRUE(eventually([&] { return runs == 1; })) << consumer.log_text();
+  EXPECT_THAT(refusal(), HasSubstr("handler '" + world.topic() + "' has claims of mode leased: 1 running"));
+  open = true;
+  open.notify_all();
+  EXPECT_TRUE(eventually([&] { return world.caught_up(); })) << consumer.log_text();
+  EXPECT_EQ(consumer.stop(), "");
+  static_cast<void>(world.query(
+      "INSERT INTO claim (handler, id, state, owner, fence, expires_at, slot, record_offset) SELECT handler, "
+      "gen_random_uuid(), state, gen_random_uuid(), 1, now(), 0, 0 FROM inbox, unnest(ARRAY['parked', 'failed']) state"));
+  EXPECT_THAT(refusal(), HasSubstr("0 running, 0 in doubt, 1 parked"));
+  static_cast<void>(world.query("DELETE FROM claim WHERE state = 'parked'"));
+  Running other(world.config("mode = \"transactional\"\n"), add);
+  world.publish("b", "p");
+  EXPECT_TRUE(eventually([&] { return runs == 2; })) << other.log_text();
+  EXPECT_EQ(other.stop(), "");
+}
+
 class LeasedWhileRunning : public ::testing::TestWithParam<const char*> {};
 
 /// A repeat arrives in another partition while the first message is being handled.

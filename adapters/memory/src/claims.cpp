@@ -66,12 +66,13 @@ class MemoryClaims final : public ports::Claims {
     return still;
   }
 
-  ports::ClaimCounts count() override {
+  ports::ClaimCounts count(std::optional<HandlerId> handler) override {
     const std::lock_guard lock(state_->mutex);
     state_->require_available();
     const auto now = Clock::now();
     ports::ClaimCounts counts;
     for (const auto& [key, row] : state_->claims) {
+      if (handler && key.first != *handler) continue;
       if (row.state == State::failed) ++counts.failed;
       else if (row.state == State::parked) ++counts.parked;
       else ++(row.expires < now ? counts.in_doubt : counts.running);
@@ -90,8 +91,9 @@ class MemoryClaims final : public ports::Claims {
     const auto now = Clock::now();
     const auto [at, is_new] = state_->claims.try_emplace(key);
     ClaimRow& row = at->second;
+    const bool doubted = entry.in_doubt && !scope.rerun_unknown;
     if (is_new) {
-      if (entry.in_doubt && !scope.rerun_unknown) row.state = State::parked;
+      if (doubted) row.state = State::parked;
     } else {
       const bool ours = row.owner == scope.owner ||
                         std::find(scope.abandoned.begin(), scope.abandoned.end(), row.owner) != scope.abandoned.end();
@@ -105,7 +107,8 @@ class MemoryClaims final : public ports::Claims {
                 .is_copy = row.where != where};
       }
       ++row.fence;
-      row.state = claimed && !ours && row.begun && !scope.rerun_unknown ? State::parked : State::claimed;
+      const bool is_unknown = claimed && !ours && row.begun && !scope.rerun_unknown;
+      row.state = doubted || is_unknown ? State::parked : State::claimed;
     }
     row.begun = scope.begins;
     row.owner = scope.owner;

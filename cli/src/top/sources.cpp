@@ -182,7 +182,7 @@ void DatabaseSource::open() {
 
 DatabaseSample DatabaseSource::look() {
   open();
-  DatabaseSample sample{.claims = store_->claims()->count(), .outbox = store_->outbox()->lag()};
+  DatabaseSample sample{.claims = store_->claims()->count({}), .outbox = store_->outbox()->lag()};
   sample.pauses = store_->pauses()->active();
   for (const auto& dead : admin_->dead_by_topic()) {
     sample.dead.push_back({.group = dead.group, .topic = dead.topic, .count = dead.count});

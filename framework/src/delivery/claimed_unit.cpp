@@ -83,7 +83,7 @@ bool ClaimedUnit::claim(const Items& items) {
         Code::store_rewound, unit_.place().at, plan.handler, items.front()->offset(),
         std::to_string(again) +
             " messages from here on may have taken effect before the database went back to an "
-            "earlier time; they run again (unknown is rerun, or they had failed)");
+            "earlier time; they run again (unknown is rerun)");
   }
   hold_ = std::make_unique<LeaseRenewer::Hold>(
       renewer, LeaseRenewer::Held{unit_.topic().handler, owner_, plan.lease, sent, unit_.place().at, &unit_.watch(),

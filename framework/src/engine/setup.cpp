@@ -169,12 +169,13 @@ TopicRunner::Services services_of(const TopicPlan& plan, const SharedServices& s
   return services;
 }
 
-/// The handler's number in the store. Throws ConfigError if its ids or numbers belong to another group.
+/// The handler's number in the store. Throws ConfigError if what the store has of the handler does not fit.
 HandlerId register_handler(TopicRunner::Services& services, const TopicPlan& plan, const TopicSettings& settings,
                            const std::optional<ports::TopicInfo>& info, const std::string& group) {
   if (!services.store) return {};
   ports::Store& store = *services.store;
   const HandlerId handler = store.register_handler(plan.handler);
+  if (plan.mode != Mode::leased) check_no_claims(store, handler, plan);
   if (numbers_records(plan.mode)) {
     check_counting_group(store, handler, plan, group);
     return handler;

@@ -64,6 +64,18 @@ void check_first_group(ports::Store& store, HandlerId handler, const std::string
        "\""});
 }
 
+void check_no_claims(ports::Store& store, HandlerId handler, const TopicPlan& plan) {
+  const ports::ClaimCounts claims = store.claims()->count(handler);
+  if (claims.running + claims.in_doubt + claims.parked == 0) return;
+  throw ConfigError(
+      {"topic '" + plan.topic + "': handler '" + plan.handler +
+       "' has claims of mode leased: " + std::to_string(claims.running) + " running, " +
+       std::to_string(claims.in_doubt) + " in doubt, " + std::to_string(claims.parked) +
+       " parked. Their messages may have taken effect, and mode " + std::string(word_of(plan.mode)) +
+       " would run them without asking. Set the mode to leased again, stop the producers, and wait until the claims have "
+       "ended; decide about the parked ones (turnstile inbox unpark ID, or turnstile inbox forget ID)"});
+}
+
 std::vector<std::optional<ports::TopicInfo>> check_broker(const ConsumerSpec& spec, const std::vector<TopicPlan>& plans,
                                                           const std::vector<TopicSettings>& settings,
                                                           const RunLog& run_log, bool reads) {

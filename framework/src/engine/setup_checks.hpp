@@ -15,6 +15,10 @@ void check_counting_group(ports::Store& store, HandlerId handler, const TopicPla
 /// For a handler without a name of its own. Throws ConfigError if another group keeps ids under the topic's name.
 void check_first_group(ports::Store& store, HandlerId handler, const std::string& topic, const std::string& group);
 
+/// For a mode that makes no claims. Throws ConfigError if messages of the handler may have taken effect under claims that
+/// have not ended: the mode would run them without asking.
+void check_no_claims(ports::Store& store, HandlerId handler, const TopicPlan& plan);
+
 /// Missing topics are a problem, and so are ids that are kept too briefly. Returns the broker's description of each
 /// topic, absent without a broker. `reads`: the records come from this broker; a poll loop may read them from anywhere.
 std::vector<std::optional<ports::TopicInfo>> check_broker(const ConsumerSpec& spec, const std::vector<TopicPlan>& plans,

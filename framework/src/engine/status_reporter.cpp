@@ -127,7 +127,7 @@ void StatusReporter::ask_store() {
   bool silent = false;
   try {
     outbox = settings_.store->outbox()->lag();
-    if (settings_.counts_claims) claims = settings_.store->claims()->count();
+    if (settings_.counts_claims) claims = settings_.store->claims()->count({});
   } catch (const StoreUnavailable&) {
     silent = true;
   } catch (const Error&) {

@@ -54,7 +54,7 @@ class LossyClaims final : public ports::Claims {
     if (renewals_fail) throw StoreUnavailable("away");
     return inner_->renew(handler, owner, lease, held);
   }
-  ports::ClaimCounts count() override { return inner_->count(); }
+  ports::ClaimCounts count(std::optional<HandlerId> handler) override { return inner_->count(handler); }
 
   std::atomic<int> lose_claims = 0, lose_ends = 0, end_calls = 0, renewals = 0, cancelled = 0;
   std::atomic<int> begun = 0;  ///< messages of which begin() was told

@@ -38,7 +38,7 @@ class LateClaims final : public ports::Claims {
     if (away) throw StoreUnavailable("away");
     return std::vector<bool>(ends.size(), true);
   }
-  ports::ClaimCounts count() override { return {}; }
+  ports::ClaimCounts count(std::optional<HandlerId>) override { return {}; }
   std::atomic<int> tries{0};
   std::atomic<bool> away{true};
 };

@@ -450,6 +450,30 @@ TEST_F(Failover, what_had_not_taken_effect_is_not_in_doubt) {
   stop();
 }
 
+/// The row of a message that failed says nothing about a later run that the database has lost.
+TEST_F(Failover, what_took_effect_after_it_had_failed_is_in_doubt) {
+  transactions = false;
+  std::atomic<bool> broken = true;
+  std::atomic<int> effects = 0;
+  act = [&](const Message&) {
+    if (broken) throw std::runtime_error("broken");
+    ++effects;
+  };
+  start(handler() | leased() | ordered_by(Order::none) | retry(exponential{20ms, 1'000, 50ms}));
+  publish(1);
+  const auto claims = inbox->claims();
+  ASSERT_TRUE(eventually([&] { return claims->count({}).failed == 1; }));
+  const auto replica = inbox->replica();
+  broken = false;
+  ASSERT_TRUE(eventually([&] { return watermark_is(1); }));
+  inbox->fail_over(replica);
+  publish(1);
+  EXPECT_TRUE(eventually([&] { return committed(2); }));
+  stop();
+  EXPECT_EQ(effects, 2);
+  EXPECT_THAT(inbox->dead(), SizeIs(1));
+}
+
 TEST_F(Failover, a_handler_whose_number_another_one_has_now_stops_the_consumer) {
   const auto replica = inbox->replica();
   publish(1);

@@ -32,7 +32,7 @@ class PostgresClaims final : public ports::Claims {
   std::vector<bool> end(HandlerId handler, const MessageId& owner, std::span<const ports::ClaimEnd> ends) override;
   std::vector<bool> renew(HandlerId handler, const MessageId& owner, milliseconds lease,
                           std::span<const ports::HeldClaim> held) override;
-  ports::ClaimCounts count() override;
+  ports::ClaimCounts count(std::optional<HandlerId> handler) override;
 
  private:
   using Places = std::vector<std::size_t>;
@@ -226,9 +226,11 @@ std::vector<bool> PostgresClaims::renew(HandlerId handler, const MessageId& owne
   return held_among(kept[0].get(), held);
 }
 
-ports::ClaimCounts PostgresClaims::count() {
-  const auto kept = postgres::call(
-      *shared_, [&](Pipeline& pipeline) { pipeline.add(sql().count_claims, kCaller, Pipeline::Keep::binary); });
+ports::ClaimCounts PostgresClaims::count(std::optional<HandlerId> handler) {
+  const auto kept = postgres::call(*shared_, [&](Pipeline& pipeline) {
+    pipeline.arguments().add(handler ? Param(std::int64_t{handler->value}) : Param(nullptr));
+    pipeline.add(sql().count_claims, kCaller, Pipeline::Keep::binary);
+  });
   const PGresult* row = kept[0].get();
   return {int64_in(row, 0, 0), int64_in(row, 0, 1), int64_in(row, 0, 2), int64_in(row, 0, 3)};
 }

@@ -152,9 +152,9 @@ ON CONFLICT (handler, id) DO UPDATE SET body = excluded.body, replied_at = exclu
 /// A row with NULL means that the fence is valid. Each other row is a message. Either this call claimed it (with its
 /// fence) or parked it just now, or another owner has it, as it was when the statement began. A message without a row
 /// was claimed by another owner in the meantime.
-/// $10 are the owners of this call and of calls whose answer was lost, so that nothing ran under them. A message in
-/// doubt without a row may have had a row that the database lost. It is parked, unless the next statement finds its id
-/// in the inbox.
+/// $10 are the owners of this call and of calls whose answer was lost, so that nothing ran under them. The database may
+/// have lost a row of a message in doubt, or what its row became: a message that had failed may have taken effect since.
+/// It is parked, unless the next statement finds its id in the inbox.
 constexpr std::string_view kTakeClaims = R"(
 ), given AS MATERIALIZED (
   SELECT * FROM unnest($7::uuid[], $8::bigint[], $9::bigint[], $13::bigint[]) AS e (id, record_offset, fingerprint, in_doubt)
@@ -166,7 +166,8 @@ constexpr std::string_view kTakeClaims = R"(
          CASE WHEN NOT $14::boolean THEN ($10::uuid[])[1] END, pg_catalog.pg_postmaster_start_time()
     FROM given e WHERE EXISTS (SELECT 1 FROM owner) ORDER BY e.id
   ON CONFLICT (handler, id) DO UPDATE
-     SET state = CASE WHEN c.state = 'failed' OR c.owner = ANY ($10::uuid[]) OR $12::boolean
+     SET state = CASE WHEN excluded.state = 'parked' THEN 'parked'
+                      WHEN c.state = 'failed' OR c.owner = ANY ($10::uuid[]) OR $12::boolean
                         OR (c.unbegun_by = c.owner AND c.unbegun_in = pg_catalog.pg_postmaster_start_time())
                       THEN 'claimed' ELSE 'parked' END,
          owner = excluded.owner, fence = c.fence + 1, expires_at = excluded.expires_at, slot = excluded.slot,
@@ -248,7 +249,8 @@ SELECT id FROM held)";
 constexpr std::string_view kCountClaims = R"(
 SELECT count(*) FILTER (WHERE state = 'claimed' AND expires_at >= clock_timestamp()),
        count(*) FILTER (WHERE state = 'claimed' AND expires_at < clock_timestamp()),
-       count(*) FILTER (WHERE state = 'failed'), count(*) FILTER (WHERE state = 'parked') FROM @.claim)";
+       count(*) FILTER (WHERE state = 'failed'), count(*) FILTER (WHERE state = 'parked')
+  FROM @.claim WHERE $1::smallint IS NULL OR handler = $1::smallint)";
 
 /// No row: the epoch is over, or the database has another history. Nothing is read below $4. The watermark is not used
 /// as that bound: if Kafka's offset is lower, messages below the watermark run again.

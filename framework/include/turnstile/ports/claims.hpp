@@ -106,8 +106,9 @@ class Claims {
   /// Starts the leases anew. Returns which claims the owner still held.
   virtual std::vector<bool> renew(HandlerId handler, const MessageId& owner, std::chrono::milliseconds lease,
                                   std::span<const HeldClaim> held) = 0;
-  /// How many claims of all handlers are in which state. It reads all claims, so call it a few times a minute at most.
-  virtual ClaimCounts count() = 0;
+  /// How many claims of the handler are in which state. Absent: of all handlers. It reads all claims, so call it a few
+  /// times a minute at most.
+  virtual ClaimCounts count(std::optional<HandlerId> handler) = 0;
 };
 
 }  // namespace turnstile::ports
