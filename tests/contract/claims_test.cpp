@@ -135,6 +135,10 @@ TEST_P(ClaimsContract, are_counted_by_state) {
   EXPECT_EQ(claims_->count({}), all);
   EXPECT_EQ(claims_->count(handler_), all);
   EXPECT_EQ(claims_->count(store().register_handler("another")), ports::ClaimCounts{});
+  ports::ClaimScope not_begun = by("five", 1ms);
+  not_begun.begins = false;
+  EXPECT_EQ(claim(not_begun, {"waits"}), "c");
+  EXPECT_EQ(claims_->count({}).in_doubt, 1) << "the next owner runs it";
 }
 
 TEST_P(ClaimsContract, responses_are_kept_bit_for_bit) {

@@ -75,7 +75,7 @@ class MemoryClaims final : public ports::Claims {
       if (handler && key.first != *handler) continue;
       if (row.state == State::failed) ++counts.failed;
       else if (row.state == State::parked) ++counts.parked;
-      else ++(row.expires < now ? counts.in_doubt : counts.running);
+      else ++(row.begun && row.expires < now ? counts.in_doubt : counts.running);
     }
     return counts;
   }

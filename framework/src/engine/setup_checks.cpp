@@ -72,8 +72,9 @@ void check_no_claims(ports::Store& store, HandlerId handler, const TopicPlan& pl
        "' has claims of mode leased: " + std::to_string(claims.running) + " running, " +
        std::to_string(claims.in_doubt) + " in doubt, " + std::to_string(claims.parked) +
        " parked. Their messages may have taken effect, and mode " + std::string(word_of(plan.mode)) +
-       " would run them without asking. Set the mode to leased again, stop the producers, and wait until the claims have "
-       "ended; decide about the parked ones (turnstile inbox unpark ID, or turnstile inbox forget ID)"});
+       " would run them without asking. Set the mode to leased again, stop the producers, and let the consumers run until "
+       "their lag is 0. Decide about what is in doubt or parked (turnstile inbox unpark ID --handler " +
+       plan.handler + " --done, or --rerun), and then change the mode"});
 }
 
 std::vector<std::optional<ports::TopicInfo>> check_broker(const ConsumerSpec& spec, const std::vector<TopicPlan>& plans,

@@ -247,10 +247,11 @@ constexpr std::string_view kRenewClaims = R"(
 SELECT id FROM held)";
 
 constexpr std::string_view kCountClaims = R"(
-SELECT count(*) FILTER (WHERE state = 'claimed' AND expires_at >= clock_timestamp()),
-       count(*) FILTER (WHERE state = 'claimed' AND expires_at < clock_timestamp()),
+SELECT count(*) FILTER (WHERE state = 'claimed' AND NOT is_over), count(*) FILTER (WHERE state = 'claimed' AND is_over),
        count(*) FILTER (WHERE state = 'failed'), count(*) FILTER (WHERE state = 'parked')
-  FROM @.claim WHERE $1::smallint IS NULL OR handler = $1::smallint)";
+  FROM (SELECT c.state, c.expires_at < clock_timestamp() AND NOT coalesce(
+                          c.unbegun_by = c.owner AND c.unbegun_in = pg_catalog.pg_postmaster_start_time(), false) AS is_over
+          FROM @.claim c WHERE $1::smallint IS NULL OR c.handler = $1::smallint) k)";
 
 /// No row: the epoch is over, or the database has another history. Nothing is read below $4. The watermark is not used
 /// as that bound: if Kafka's offset is lower, messages below the watermark run again.

@@ -83,7 +83,7 @@ struct ClaimEnd {
 
 /// How many claims of a database are in which state. A claim that was given back, or whose message is done, is gone.
 struct ClaimCounts {
-  std::int64_t running = 0;   ///< their lease has not ended
+  std::int64_t running = 0;   ///< their lease has not ended, or it ended before their handler began
   std::int64_t in_doubt = 0;  ///< their lease ended without a result: the next delivery decides by `unknown`
   std::int64_t failed = 0;    ///< their handler failed: they wait for their next attempt
   std::int64_t parked = 0;    ///< an operator must decide
