@@ -42,8 +42,15 @@ std::string why_left_out(ReplayPart part, const std::string& reason) {
                          reason, reason);
     case ReplayPart::dropped: return "dropped by an operator; to run them after all: --all --reason dropped";
     case ReplayPart::undecided:
-      return fmt::format("{}, so an operator has to decide; to replay one: turnstile dlq replay NUMBER{}", reason,
-                         reason == to_text(DeadReason::forged) ? "" : "; to replay all: --all --reason " + reason);
+      if (reason == to_text(DeadReason::forged)) return reason + "; call security, and replay none of them";
+      if (reason == to_text(DeadReason::unknown))
+        return reason +
+               ", so an operator has to decide about each: turnstile inbox unpark ID --done, or --rerun and then turnstile dlq "
+               "replay NUMBER";
+      return fmt::format(
+          "{0}, so an operator has to decide; to replay one: turnstile dlq replay NUMBER; to replay all: --all "
+          "--reason {0}",
+          reason);
   }
   return "";
 }

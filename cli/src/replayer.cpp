@@ -106,8 +106,10 @@ void require_replayable(const postgres::DeadSummary& dead, const Decision& again
   require_last_replay(dead, again);
   if (again) return;
   if (dead.replayed_at) {
-    throw Refusal(fmt::format("dead letter {} was replayed already, {}; add --again to publish it once more",
-                              dead.number, when(*dead.replayed_at)));
+    throw Refusal(
+        fmt::format("dead letter {} was replayed already, {}; if it died again, it has a new number (turnstile dlq "
+                    "list). --again publishes this one once more",
+                    dead.number, when(*dead.replayed_at)));
   }
   if (is_done(dead)) {
     throw Refusal(fmt::format(

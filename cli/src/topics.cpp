@@ -96,7 +96,8 @@ Exit list(const Global& global) {
     for (const auto& pause : pauses) {
       if (pause.part.topic != topic) continue;
       rows.push_back({one_line(topic, kShown), scope(pause.part), when(pause.since),
-                      pause.until ? when(*pause.until) : "resumed", one_line(pause.by, 60), one_line(pause.why, 120)});
+                      pause.until ? when(*pause.until) : "until resumed", one_line(pause.by, 60),
+                      one_line(pause.why, 120)});
     }
     if (rows.size() == before) rows.push_back({one_line(topic, kShown), "no"});
   }
@@ -176,7 +177,7 @@ Exit pause(const Global& global, const Options& options) {
                {"before", before ? cli::to_json(*before) : Json(nullptr)},
                {"known", is_known}});
   } else {
-    fmt::print("{} is paused{}: within some seconds no handler starts for its messages. Running handlers end\n",
+    fmt::print("{} is paused{}: within some seconds no handler starts for its messages. Handlers that run finish\n",
                name(wanted.part), before ? ", as it was " + since(*before) : "");
     fmt::print("{}\n", now && now->until ? fmt::format("it ends by itself at {}", when(*now->until))
                                          : "it ends with: " + how_to_resume(options));
@@ -263,7 +264,7 @@ void add_topics(CLI::App& app, Command& command) {
   pause_verb->add_option("--why", options->why, "the reason, for other operators")->type_name("TEXT");
   pause_verb->add_option("--by", options->by, "who pauses it (default: USER@HOST)")->type_name("NAME");
   pause_verb->footer(
-      "Running handlers end normally. The messages wait in Kafka, and offsets are not committed past them. A program with\n"
+      "Handlers that run finish. The messages wait in Kafka, and offsets are not committed past them. A program with\n"
       "a PollLoop does not look at pauses.");
   pause_verb->callback([&command, options, pause_key, pause_for] {
     options->has_key = pause_key->count() > 0;

@@ -138,7 +138,7 @@ TEST_F(CliReplay, all_passes_over_what_somebody_has_to_decide) {
   const auto all = cli_.run("dlq", "replay", "--all");
   EXPECT_EQ(all.code, 0) << all.err;
   EXPECT_THAT(all.out, AllOf(HasSubstr("1 dead letter skipped: too_old, so an operator has to decide"),
-                             HasSubstr("--all --reason unknown"), Not(HasSubstr("--all --reason forged"))));
+                             HasSubstr("inbox unpark ID --done, or --rerun"), Not(HasSubstr("--all --reason forged"))));
   EXPECT_EQ(waiting(), "too_old unknown outside_window no_session forged");
   EXPECT_EQ(cli_.run("dlq", "replay", "--all", "--reason", "too_old").code, 0);
   EXPECT_EQ(waiting(), "unknown outside_window no_session forged");

@@ -186,8 +186,9 @@ void print(const Report& report, std::size_t most) {
   fmt::print("outbox: {} to be sent, {} refused by the broker\n", count(report.records.outbox.waiting, "message"),
              number(report.records.outbox.refused));
   print_limits(report.limits, most);
-  if (report.records.records() == 0) fmt::print("\nno record lies in this span, so no fates were compared\n");
-  if (report.holds()) {
+  if (report.holds() && report.records.records() == 0) {
+    fmt::print("\nno record lies in this span, so no fates were compared; the times are UTC\n");
+  } else if (report.holds()) {
     fmt::print("\nall promises hold: each record has one fate, each effect has a record, and no limit was exceeded{}\n",
                report.limits.why_not.empty() ? "" : " as far as limits were compared");
   } else {
