@@ -105,7 +105,8 @@ RC_GTEST_PROP(LanePause, holds_paused_keys_only_and_keeps_order, ()) {
     const bool ready = lane.ready(now);
     const auto works = hand_out(lane, most, now);
     if (!ready) RC_ASSERT(works.empty());
-    if (ready && order != Order::partition) RC_ASSERT(!works.empty());
+    // A retry that is due can be behind a message of its key that runs. Then the lane is ready only once.
+    if (works.empty() && order != Order::partition) RC_ASSERT(!lane.ready(now));
     std::set<Offset> unit;
     for (const auto& work : works) {
       const Offset offset = work.message->offset();
