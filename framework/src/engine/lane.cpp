@@ -150,7 +150,9 @@ bool Lane::ready(SteadyTime now) const {
   }
   const bool waiting = !returned_.empty() || cursor_ < tracker_.end();
   if (order_ == Order::none) return due || waiting;
-  return running_ == 0 && (due || (delayed_.empty() && waiting)) && !is_next_paused(now);
+  // A retry that is due and paused does not hold what comes before it.
+  const bool is_over = !delayed_.empty() && delayed_.begin()->first <= now;
+  return running_ == 0 && (is_over || (delayed_.empty() && waiting)) && !is_next_paused(now);
 }
 
 std::optional<SteadyTime> Lane::next_due() const {

@@ -48,7 +48,10 @@ bool Lane::is_next_paused(SteadyTime now) const {
   Seq next = std::max(cursor_, tracker_.base());
   while (next < tracker_.end() && !tracker_.is_open(next)) ++next;
   if (!returned_.empty()) next = std::min(next, *returned_.begin());
-  if (!delayed_.empty() && delayed_.begin()->first <= now) next = std::min(next, delayed_.begin()->second);
+  for (const auto& [due, seq] : delayed_) {
+    if (due > now) break;
+    next = std::min(next, seq);
+  }
   return next < tracker_.end() && is_paused(next);
 }
 

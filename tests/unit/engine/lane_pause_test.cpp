@@ -59,6 +59,23 @@ TEST(LanePause, in_the_order_of_the_partition_nothing_passes_it) {
   EXPECT_EQ(offsets(hand_out(lane, 10)), (std::vector<Offset>{1, 2}));
 }
 
+TEST(LanePause, a_paused_retry_does_not_hold_what_comes_before_it) {
+  Lane lane(Order::partition);
+  lane.add(block(0, {"b", "a", "b"}));
+  const auto works = hand_out(lane, 2);
+  lane.pause_keys({"a"});
+  lane.retry(works[1], kNow + milliseconds(5), 2);
+  lane.put_back(works[0]);
+  const SteadyTime later = kNow + milliseconds(5);
+  EXPECT_TRUE(lane.ready(later));
+  const auto first = hand_out(lane, 10, later);
+  ASSERT_EQ(offsets(first), std::vector<Offset>{0});
+  lane.settle(first[0]);
+  EXPECT_FALSE(lane.ready(later));
+  lane.pause_keys({});
+  EXPECT_EQ(offsets(hand_out(lane, 1, later)), std::vector<Offset>{1});
+}
+
 TEST(LanePause, records_without_a_key_are_never_paused) {
   Lane lane(Order::none);
   lane.add(block(0, {"", "a"}));
