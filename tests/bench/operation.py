@@ -180,8 +180,8 @@ class Operation:
                               schema=self.schema, way=way, workers=4, messages=messages)["rate"]
 
         # Not counted. A new server of PostgreSQL fills each file of its log with zeros first. A new broker compiles its code
-        # on the same two cores: its CPU time for a run falls from 2.5 s to 1.3 s in five runs, and then stays.
-        for n in range(6):
+        # on the same two cores: the rate rises from 13,300 to 17,400 in nine runs.
+        for n in range(10):
             rate(f"first-{n}", "retry")
         for n in range(self.rounds):
             rates = {way: rate(n, way) for way in (("sync", "retry") if n % 2 == 0 else ("retry", "sync"))}
