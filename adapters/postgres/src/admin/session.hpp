@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "inbox/claim_statements.hpp"
 #include "turnstile/postgres/admin.hpp"
 #include "turnstile/transaction.hpp"
 #include "wire/connection.hpp"
@@ -65,10 +66,6 @@ class Admin::Session {
   PostgresSettings settings_;
   std::unique_ptr<Connection> connection_;
 };
-
-/// A condition on a claim whose lease has ended: its handler had not begun, so the next consumer runs the message.
-inline const std::string not_begun =
-    "coalesce(unbegun_by = owner AND unbegun_in = pg_catalog.pg_postmaster_start_time(), false)";
 
 /// SQL for a timestamptz as microseconds since 1970, as bigint; NULL for NULL. A row that was changed by hand can
 /// contain a time that 64 bits cannot store, or 'infinity'. It is then the nearest time that they can store.

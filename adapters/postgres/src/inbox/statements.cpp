@@ -2,6 +2,7 @@
 
 #include <string_view>
 
+#include "inbox/claim_statements.hpp"
 #include "inbox/outbox_statements.hpp"
 #include "inbox/retry_statements.hpp"
 #include "wire/identifier.hpp"
@@ -246,12 +247,12 @@ constexpr std::string_view kRenewClaims = R"(
 )
 SELECT id FROM held)";
 
-constexpr std::string_view kCountClaims = R"(
+const std::string count_of_claims = R"(
 SELECT count(*) FILTER (WHERE state = 'claimed' AND NOT is_over), count(*) FILTER (WHERE state = 'claimed' AND is_over),
        count(*) FILTER (WHERE state = 'failed'), count(*) FILTER (WHERE state = 'parked')
-  FROM (SELECT c.state, c.expires_at < clock_timestamp() AND NOT coalesce(
-                          c.unbegun_by = c.owner AND c.unbegun_in = pg_catalog.pg_postmaster_start_time(), false) AS is_over
-          FROM @.claim c WHERE $1::smallint IS NULL OR c.handler = $1::smallint) k)";
+  FROM (SELECT state, expires_at < clock_timestamp() AND NOT )" +
+                                    not_begun + R"( AS is_over
+          FROM @.claim WHERE $1::smallint IS NULL OR handler = $1::smallint) k)";
 
 /// No row: the epoch is over, or the database has another history. Nothing is read below $4. The watermark is not used
 /// as that bound: if Kafka's offset is lower, messages below the watermark run again.
@@ -516,7 +517,7 @@ Statements::Statements(const std::string& schema) {
   fail_claims = in(held("text")) + in(kFailClaims);
   give_claims_back = in(held("")) + in(kGiveClaimsBack);
   renew_claims = in(held("")) + in(kRenewClaims);
-  count_claims = in(kCountClaims);
+  count_claims = in(count_of_claims);
   blame = in(kBlame);
   suspects = in(kSuspects);
   begin_trial = in(kBeginTrial);
