@@ -1,6 +1,7 @@
 // The contract of the port Broker: many records at once, each until the broker accepts it or refuses it permanently.
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 
 #include "broker_contract.hpp"
@@ -52,6 +53,21 @@ TEST_P(BrokerContract, a_record_that_is_never_taken_is_refused_with_a_reason_and
   EXPECT_THAT(fates[1].why, HasSubstr(refused));
   EXPECT_EQ(fates[2].kind, Kind::sent);
   EXPECT_EQ(sender->send(std::vector{keyed(topic, "k", "4")})[0].kind, Kind::sent) << "and it goes on";
+}
+
+TEST_P(BrokerContract, the_first_record_of_a_topic_does_not_wait_for_a_timer) {
+  std::vector<std::string> topics;
+  for (int i = 0; i < 12; ++i) topics.push_back(new_topic(1));
+  const auto sender = broker->open_sender();
+  const auto producer = broker->open_producer();
+  const auto began = std::chrono::steady_clock::now();
+  for (std::size_t i = 0; i < topics.size(); ++i) {
+    const auto record = keyed(topics[i], "k", "1");
+    if (i % 2 == 1) producer->send(record);
+    else EXPECT_EQ(sender->send({&record, 1})[0].kind, Kind::sent);
+  }
+  // librdkafka's own timer looks for new topics once a second: each of the two would need five seconds or more.
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(4));
 }
 
 TEST_P(BrokerContract, a_cancelled_sender_knows_nothing_of_what_it_did_not_send) {

@@ -140,6 +140,15 @@ bool look_again(const Client& client, const std::string& topic) noexcept try {
   return false;
 }
 
+void AskedTopics::ask_once(const Client& client, const std::string& topic) noexcept try {
+  {
+    const std::lock_guard lock(mutex_);
+    if (asked_.contains(topic) || !asked_.insert(topic).second) return;
+  }
+  (void)ask(client, topic, false, milliseconds{1'000});
+} catch (...) {  // librdkafka waits for the topic itself
+}
+
 bool is_remembered(rd_kafka_resp_err_t refusal) noexcept {
   return refusal == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC || refusal == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION;
 }
