@@ -135,10 +135,11 @@ class Operation:
         return rate
 
     def cost(self, name, run, watched=None, least=0.98):
-        """Both sides go first in turn."""
+        """Both sides go first in turn. Two runs of the same side differ by more than the bound allows, so there are three pairs
+        in each round."""
         watched = watched or self.watched
         ratios = []
-        for n in range(self.rounds):
+        for n in range(3 * self.rounds):
             if n % 2 == 0:
                 alone, with_it = run(), watched(run)
             else:

@@ -32,7 +32,7 @@ class Relay {
     /// this interval.
     std::chrono::milliseconds look_asleep_every{10'000};
     std::chrono::milliseconds asleep_after{60'000};
-    std::size_t batch = 1'000;                      ///< the largest number of records in a send
+    std::size_t batch = 4'000;                      ///< the largest number of records in a send
     std::size_t batch_bytes = ports::kOutboxBytes;  ///< approximate bytes in a send
   };
   Relay(Settings settings, std::shared_ptr<ports::Outbox> outbox, OpenSender open_sender,
