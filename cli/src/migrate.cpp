@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "command.hpp"
 #include "settings.hpp"
@@ -155,25 +157,33 @@ Exit status(const Global& global, const Options& options) {
 
 // --- down ---
 
-int steps_down(const std::vector<MigrationState>& states, const std::optional<int>& to) {
-  const auto above = std::count_if(states.begin(), states.end(),
-                                   [&](const MigrationState& s) { return was_run(s) && (!to || s.number > *to); });
-  return to ? static_cast<int>(above) : std::min(1, static_cast<int>(above));
+/// Newest first.
+std::vector<MigrationState> to_take_back(std::vector<MigrationState> states, const std::optional<int>& to) {
+  std::erase_if(states, [&](const MigrationState& s) { return !was_run(s) || (to && s.number <= *to); });
+  std::reverse(states.begin(), states.end());
+  if (!to && states.size() > 1) states.resize(1);
+  return states;
+}
+
+std::string titles(const std::vector<MigrationState>& states) {
+  std::string all;
+  for (const auto& s : states) all += (all.empty() ? "" : ", ") + title(s.number, s.name);
+  return all;
 }
 
 Exit down(const Global& global, const Options& options) {
   const PostgresSettings settings = require_postgres(load_settings(global));
-  if (!options.yes) {
-    throw UsageError(fmt::format(
-        "migrate down deletes tables of schema {}, with the ids and dead letters in them: every message that is still in Kafka "
-        "could take effect a second time. Add --yes if you accept that",
-        settings.schema));
-  }
   const auto known = known_migrations(options);
   if (options.to) require_known(known, *options.to);
-  const int steps = steps_down(postgres::migrate_status(settings, known), options.to);
+  const auto undone = to_take_back(postgres::migrate_status(settings, known), options.to);
+  if (!undone.empty() && !options.yes) {
+    throw UsageError(fmt::format(
+        "migrate down takes back {} in schema {}. It deletes their tables: without ids and dead letters, every message that is "
+        "still in Kafka could take effect a second time. Nothing was changed; add --yes if you accept that",
+        titles(undone), settings.schema));
+  }
   std::vector<Migration> done;
-  if (steps > 0) done = postgres::migrate_down(settings, known, steps, tell_wait);
+  if (!undone.empty()) done = postgres::migrate_down(settings, known, static_cast<int>(undone.size()), tell_wait);
   report(global, settings, done, "taken_back", "taken back", "nothing to do: none has been run");
   return Exit::ok;
 }

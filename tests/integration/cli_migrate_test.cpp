@@ -97,6 +97,8 @@ TEST_F(CliMigrate, down_asks_first_because_ids_go_away) {
   const auto asked = cli_.run("migrate", "down");
   EXPECT_EQ(asked.code, 2);
   EXPECT_THAT(asked.err, AllOf(HasSubstr("could take effect a second time"), HasSubstr("--yes")));
+  EXPECT_THAT(cli_.run("migrate", "down", "--to", "1").err,
+              AllOf(HasSubstr("takes back 00"), HasSubstr(", 0002 "), Not(HasSubstr("0001"))));
   EXPECT_EQ(sql("SELECT count(*) FROM migration WHERE number = 1"), "1");
 
   const auto down = cli_.run("migrate", "down", "--to", "0", "--yes");
