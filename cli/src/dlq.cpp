@@ -89,7 +89,7 @@ std::string shown(const std::optional<std::string>& bytes, std::size_t most) {
                      turnstile::cli::bytes(static_cast<std::int64_t>(bytes->size() - most)));
 }
 
-void print_record(const postgres::DeadRecord& dead, bool full) {
+void print_record(const postgres::DeadRecord& dead, bool full, bool original) {
   const std::size_t most = full ? SIZE_MAX : kShownBytes;
   const auto& s = dead.summary;
   std::vector<std::vector<std::string>> rows;
@@ -104,6 +104,8 @@ void print_record(const postgres::DeadRecord& dead, bool full) {
   rows.push_back({"replayed", s.replayed_at ? when(*s.replayed_at) : s.replay_in_doubt ? how_to_settle(s) : "no"});
   for (const auto& edit : dead.edits)
     rows.push_back({"edited", when(edit.edited_at) + " by " + one_line(edit.edited_by, 200)});
+  if (original) rows.push_back({"shown", "the record as it died"});
+  else if (!dead.edits.empty()) rows.push_back({"shown", "the record as it was edited last; as it died: --original"});
   rows.push_back({"dead letter", dead.dead_letter ? to_string(*dead.dead_letter) : "kept in this table only"});
   if (dead.damage) rows.push_back({"damaged", *dead.damage});
   rows.push_back({"timestamp", dead.record.timestamp == Timestamp{} ? "none" : when(dead.record.timestamp)});
@@ -125,7 +127,7 @@ Exit show(const Global& global, const Options& options) {
                 fmt::format("there is no dead letter {}; see: turnstile dlq list --all", options.number));
   }
   if (global.json) print(to_json(*dead));
-  else print_record(*dead, options.full);
+  else print_record(*dead, options.full, options.original);
   return Exit::ok;
 }
 

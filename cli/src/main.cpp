@@ -74,10 +74,18 @@ Exit run(const Command& command) {
   }
 }
 
+/// "turnstile audit --help", if the verb was found; "turnstile --help".
+std::string help_command(const CLI::App& app) {
+  std::string command = "turnstile";
+  for (auto verbs = app.get_subcommands(); !verbs.empty(); verbs = verbs.front()->get_subcommands())
+    command += " " + verbs.front()->get_name();
+  return command + " --help";
+}
+
 /// --help is a ParseError too, and succeeds.
 int refuse(const CLI::App& app, const CLI::ParseError& error) {
   if (error.get_exit_code() == 0) return app.exit(error);
-  return static_cast<int>(fail(Exit::usage, Code::usage, fmt::format("{}; see: turnstile --help", error.what())));
+  return static_cast<int>(fail(Exit::usage, Code::usage, fmt::format("{}; see: {}", error.what(), help_command(app))));
 }
 
 int main(int argc, char** argv) {
@@ -113,9 +121,10 @@ int main(int argc, char** argv) {
   } catch (const CLI::RequiredError& error) {
     // CLI11 reports the missing verb before it looks at the word in its place.
     if (const auto words = app.remaining(true); !words.empty()) {
-      return static_cast<int>(fail(Exit::usage, Code::usage,
-                                   fmt::format("there is no {} \"{}\"; see: turnstile --help",
-                                               words.front().starts_with('-') ? "option" : "verb", words.front())));
+      return static_cast<int>(
+          fail(Exit::usage, Code::usage,
+               fmt::format("there is no {} \"{}\"; see: {}", words.front().starts_with('-') ? "option" : "verb",
+                           words.front(), help_command(app))));
     }
     return refuse(app, error);
   } catch (const CLI::ParseError& error) {

@@ -166,6 +166,8 @@ TEST_F(CliDeadLetters, an_edit_keeps_the_original_and_who_made_it) {
   EXPECT_EQ(original["headers"][1]["value"]["base64"], "AP8=");
   EXPECT_EQ(original["headers"][2]["value"], nullptr);
   EXPECT_EQ(original["edited"].size(), 2U);
+  EXPECT_THAT(cli_.run("dlq", "show", "1", "--original").out, HasSubstr("the record as it died"));
+  EXPECT_THAT(cli_.run("dlq", "show", "1").out, HasSubstr("the record as it was edited last"));
   EXPECT_THAT(cli_.run("dlq", "list").out, HasSubstr("failed (edited)"));
 }
 

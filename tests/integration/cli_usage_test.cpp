@@ -58,7 +58,9 @@ TEST(CliUsage, an_unknown_verb_is_named) {
   const auto unknown = Cli().run("mirgate", "up");
   EXPECT_EQ(unknown.code, 2);
   EXPECT_THAT(unknown.err, HasSubstr("there is no verb \"mirgate\"; see: turnstile --help code=usage\n"));
-  EXPECT_THAT(Cli().run("inbox", "inspcet", "x").err, HasSubstr("there is no verb \"inspcet\""));
+  EXPECT_THAT(Cli().run("inbox", "inspcet", "x").err,
+              HasSubstr("there is no verb \"inspcet\"; see: turnstile inbox --help"));
+  EXPECT_THAT(Cli().run("audit").err, HasSubstr("--topic is required; see: turnstile audit --help"));
   EXPECT_THAT(Cli().run("--jsn").err, HasSubstr("there is no option \"--jsn\""));
 }
 

@@ -118,7 +118,7 @@ void PauseKeeper::hear(const std::vector<ports::Pause>& all) {
         break;
       case HandlerBreaker::Change::closed:
         run_log_->info("the circuit breaker of topic " + topic +
-                       " is closed by another process: its handlers start again");
+                       " was closed by another process or an operator: its handlers start again");
         break;
     }
     breaks_ = true;
