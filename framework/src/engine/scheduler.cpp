@@ -16,8 +16,9 @@ using std::chrono::steady_clock;
 constexpr double kTransactionNs = 50e6;
 /// Without a transaction, only the cost of the hand-over (a few microseconds) is spread.
 constexpr double kPlainNs = 1.5e6;
-/// The size of a topic's first unit, when nothing is known of its handler.
-constexpr std::size_t kFirstUnit = 8;
+/// The size of a topic's first transactions, when nothing is known of its handler. Without a transaction, nothing is
+/// gained by waiting for a second message: if the handler is slow, the next message of a key would wait for the others.
+constexpr std::size_t kFirstTransaction = 8;
 /// A transaction that takes less than this for each message is short: it uses processors and does not wait.
 constexpr double kShortNs = 5e6;
 /// This few messages are not worth a transaction of their own while the processors are busy with others.
@@ -218,8 +219,9 @@ bool Scheduler::pick_look_up(const LanePtr& lane, LaneUnit& unit) {
 std::size_t Scheduler::unit_size(const LaneState& lane) const {
   const TopicState& topic = lane.topic;
   const TopicPlan& plan = topic.runner.plan();
-  if (topic.mean_ns <= 0) return std::min({plan.batch, kFirstUnit, lane.unit_most});
-  const double target = plan.mode == Mode::at_least_once ? kPlainNs : kTransactionNs;
+  const bool is_plain = plan.mode == Mode::at_least_once;
+  if (topic.mean_ns <= 0) return is_plain ? 1 : std::min({plan.batch, kFirstTransaction, lane.unit_most});
+  const double target = is_plain ? kPlainNs : kTransactionNs;
   const double fits = target / topic.mean_ns;
   if (fits >= static_cast<double>(plan.batch)) return std::min(plan.batch, lane.unit_most);
   return std::clamp<std::size_t>(static_cast<std::size_t>(fits), 1, lane.unit_most);

@@ -113,6 +113,20 @@ TEST(Scheduler, a_few_messages_wait_while_short_transactions_keep_the_processors
   EXPECT_FALSE(starts_at_once([] { return Crowd(1).start_one_more(); }));
 }
 
+TEST(Scheduler, without_a_transaction_the_first_units_have_one_message) {
+  for (const bool plain : {true, false}) {
+    const auto run_log = quiet_log();
+    const auto topic = plain ? plain_topic(run_log) : transactional_topic(run_log);
+    Scheduler scheduler(Window{}, run_log, [] {});
+    const auto lane = std::make_shared<LaneState>(*topic, OwnedPartition{.at = {"t", 0}, .fence = {}});
+    scheduler.open(lane);
+    scheduler.feed(*lane, block("t", 0, 20));
+    LaneUnit unit;
+    ASSERT_TRUE(scheduler.next(unit, scheduler.add_worker()));
+    EXPECT_EQ(unit.works.size(), plain ? 1U : 8U) << plain;
+  }
+}
+
 TEST(Scheduler, many_messages_do_not_wait) {
   EXPECT_TRUE(starts_at_once([] { return Crowd(16).start_one_more(); }));
 }
