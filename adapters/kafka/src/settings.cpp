@@ -32,12 +32,19 @@ constexpr std::array kForAll{
 // with different ones breaks.
 // auto.offset.reset: a group without offsets must not skip records.
 // queued.*: for each partition. A prefetched record of 100 bytes takes about 0.44 kB (measured on 2.0.2).
+// heartbeat.interval.ms: a member learns from the answer to a heartbeat that another one wants to join, and until then the
+// newcomer waits. librdkafka's default is 3 s. A heartbeat is a request of 100 bytes.
 // fetch.wait.max.ms: a broker gets one fetch at a time, and a partition whose queue was full waits for it.
 constexpr std::array kForConsumers{
-    Default{"group.id", "turnstile"},         Default{"partition.assignment.strategy", "range"},
-    Default{"auto.offset.reset", "earliest"}, Default{"isolation.level", "read_committed"},
-    Default{"queued.min.messages", "20000"},  Default{"queued.max.messages.kbytes", "16384"},
-    Default{"fetch.wait.max.ms", "100"},      Default{"fetch.queue.backoff.ms", "5", 0x02020000},
+    Default{"group.id", "turnstile"},
+    Default{"partition.assignment.strategy", "range"},
+    Default{"auto.offset.reset", "earliest"},
+    Default{"isolation.level", "read_committed"},
+    Default{"queued.min.messages", "10000"},
+    Default{"queued.max.messages.kbytes", "16384"},
+    Default{"heartbeat.interval.ms", "1000"},
+    Default{"fetch.wait.max.ms", "100"},
+    Default{"fetch.queue.backoff.ms", "5", 0x02020000},
 };
 
 // delivery.timeout.ms: a dead letter that no broker accepts must stop its partition within a time that a person can
@@ -130,8 +137,8 @@ void check_promises(const Settings& s, Problems& problems) {
 
 bool applies(const Default& d, const Settings& s) {
   if (rd_kafka_version() < d.since || s.contains(d.key)) return false;
-  // The consumer protocol of KIP-848 assigns partitions on the broker, and refuses the client's assignor.
-  if (std::string_view(d.key) == "partition.assignment.strategy")
+  // The consumer protocol of KIP-848 assigns partitions on the broker, and refuses the client's assignor and interval.
+  if (d.key == std::string_view("partition.assignment.strategy") || d.key == std::string_view("heartbeat.interval.ms"))
     return !has_value(s, "group.protocol", {"consumer", "CONSUMER"});
   // An alias of the same setting.
   if (std::string_view(d.key) == "linger.ms") return !s.contains("queue.buffering.max.ms");

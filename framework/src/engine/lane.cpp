@@ -211,7 +211,7 @@ bool Lane::settle_waiting(Seq seq) {
   if (order_ == Order::key) {
     const KeyHash key = tracker_.entry(seq).key;
     Stream& stream = streams_[key];
-    std::erase(stream.waiting, seq);
+    stream.waiting.erase(seq);
     if (delayed) stream.blocked = false;
     // A key without messages may still be in ready_keys_: next_key() skips it.
     if (stream.waiting.empty() && stream.running == 0 && !stream.queued) streams_.erase(key);
@@ -255,7 +255,7 @@ void Lane::return_to_stream(Seq seq, KeyHash key, bool blocked) {
   Stream& stream = streams_[key];
   --stream.running;
   stream.blocked = stream.blocked || blocked;
-  stream.waiting.insert(std::lower_bound(stream.waiting.begin(), stream.waiting.end(), seq), seq);
+  stream.waiting.insert(seq);
   queue_key(key, stream);
 }
 

@@ -10,7 +10,6 @@
 
 #include <chrono>
 #include <cstddef>
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -22,6 +21,7 @@
 #include "engine/held_blocks.hpp"
 #include "engine/ready_keys.hpp"
 #include "engine/settled_messages.hpp"
+#include "engine/waiting_messages.hpp"
 #include "turnstile/message.hpp"
 #include "turnstile/ports/broker.hpp"
 
@@ -105,7 +105,7 @@ class Lane {
   };
   /// The unsettled messages of a key, oldest first. Only messages at the front are handed out.
   struct Stream {
-    std::deque<Seq> waiting;
+    WaitingMessages waiting;
     int running = 0;
     bool blocked = false;  ///< its first message waits for its retry
     bool queued = false;   ///< it is in ready_keys_
