@@ -1,11 +1,13 @@
 // Once, by hand: reads a topic and gives each message id a row in raw_inbox and a row in raw_effects, in one
 // transaction.
-//   --brokers B --topic T --postgres URL --way single|sync|pipeline|set|lease --connections N [--batch 500]
+//   --brokers B --topic T --postgres URL --connections N [--batch 500]
+//   --way single|sync|pipeline|set|user-pipeline|user-set|lease
 //   [--messages M]
 //   single    a transaction for each message: BEGIN, inbox row, business row, COMMIT, one after another
 //   sync      batches; one set-based inbox insert, then a synchronous business insert for each message
 //   pipeline  batches; the business inserts are sent together through libpq's pipeline
 //   set       batches; one set-based business insert
+//   user-pipeline, user-set   as pipeline and set, but the business row has the message's id (a uuid) in place of a number
 //   lease     one message at a time, in two commits: claimed in raw_lease, then done (the effect is elsewhere, or none)
 // Each connection is a thread that owns some of the partitions. The clock runs from the first message to the last
 // COMMIT. Offsets are stored after each transaction and committed once a second.
@@ -25,15 +27,17 @@ namespace {
 
 using namespace bench;
 
-enum class Way { single, sync, pipeline, set, lease };
+enum class Way { single, sync, pipeline, set, user_pipeline, user_set, lease };
 
 Way way_of(const std::string& name) {
   if (name == "single") return Way::single;
   if (name == "sync") return Way::sync;
   if (name == "pipeline") return Way::pipeline;
   if (name == "set") return Way::set;
+  if (name == "user-pipeline") return Way::user_pipeline;
+  if (name == "user-set") return Way::user_set;
   if (name == "lease") return Way::lease;
-  die("--way: single, sync, pipeline, set or lease, not " + name);
+  die("--way: single, sync, pipeline, set, user-pipeline, user-set or lease, not " + name);
 }
 
 bool one_at_a_time(Way way) { return way == Way::single || way == Way::lease; }
@@ -63,7 +67,7 @@ class Worker {
  public:
   Worker(const std::string& url, Way way) : db_(url), way_(way) {
     db_.prepare_statements();
-    if (way_ == Way::pipeline || way_ == Way::set) db_.enter_pipeline();
+    if (way_ != Way::sync && !one_at_a_time(way_)) db_.enter_pipeline();
   }
 
   /// Returns the number of duplicates.
@@ -146,14 +150,19 @@ class Worker {
     }
     if (way_ == Way::pipeline) {
       for (const Item& item : fresh_items_) db_.send_effect(item.payment, item.amount);
+    } else if (way_ == Way::user_pipeline) {
+      for (const Item& item : fresh_items_) db_.send_user_effect(item.id, item.amount);
     } else {
       payments_.clear();
+      effect_ids_.clear();
       amounts_.clear();
       for (const Item& item : fresh_items_) {
-        payments_.push_back(item.payment);
+        if (way_ == Way::set) payments_.push_back(item.payment);
+        else effect_ids_.push_back(item.id);
         amounts_.push_back(item.amount);
       }
-      db_.send_effects(payments_, amounts_);
+      if (way_ == Way::set) db_.send_effects(payments_, amounts_);
+      else db_.send_user_effects(effect_ids_, amounts_);
     }
     db_.send("COMMIT");
     db_.sync();
@@ -163,7 +172,7 @@ class Worker {
   Way way_;
   const std::string owner_ = unique_name("worker");
   std::vector<Item> items_, fresh_items_;
-  std::vector<Uuid> ids_, fresh_;
+  std::vector<Uuid> ids_, fresh_, effect_ids_;
   std::vector<std::int64_t> payments_, amounts_;
 };
 
@@ -206,8 +215,9 @@ void verify(const std::string& url, Way way, const Shared& shared) {
     if (done != shared.settled - shared.refused) die(std::to_string(done) + " done, less those that are not");
     return;
   }
-  const std::int64_t effects = db.number("SELECT count(*) FROM raw_effects");
-  const std::int64_t distinct = db.number("SELECT count(DISTINCT payment) FROM raw_effects");
+  const std::string table = way == Way::user_pipeline || way == Way::user_set ? "raw_user_effects" : "raw_effects";
+  const std::int64_t effects = db.number(("SELECT count(*) FROM " + table).c_str());
+  const std::int64_t distinct = db.number(("SELECT count(DISTINCT payment) FROM " + table).c_str());
   if (effects != distinct || effects != shared.settled - shared.refused) {
     die(std::to_string(effects) + " effects, " + std::to_string(distinct) + " distinct, of " +
         std::to_string(shared.settled - shared.refused));

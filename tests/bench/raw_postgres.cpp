@@ -34,6 +34,11 @@ constexpr const char* kInsertEffectSql = "INSERT INTO raw_effects (payment, amou
 constexpr const char* insert_effects_sql =
     "INSERT INTO raw_effects (payment, amount) SELECT * FROM unnest($1::bigint[], $2::bigint[])";
 
+constexpr const char* kInsertUserEffectSql =
+    "INSERT INTO raw_user_effects (payment, amount) VALUES ($1::uuid, $2::bigint)";
+constexpr const char* kInsertUserEffectsSql =
+    "INSERT INTO raw_user_effects (payment, amount) SELECT * FROM unnest($1::uuid[], $2::bigint[])";
+
 void put32(std::string& to, std::uint32_t value) {
   value = htonl(value);
   to.append(reinterpret_cast<const char*>(&value), sizeof value);
@@ -141,10 +146,11 @@ std::string OutboxBatch::column(int number) const {
 void make_raw_tables(const std::string& url) {
   Database db(url);
   db.exec("SET client_min_messages = warning");
-  db.exec("DROP TABLE IF EXISTS raw_inbox, raw_effects, raw_lease");
+  db.exec("DROP TABLE IF EXISTS raw_inbox, raw_effects, raw_user_effects, raw_lease");
   db.exec(
       "CREATE TABLE raw_inbox (handler_id smallint NOT NULL, message_id uuid NOT NULL, PRIMARY KEY (handler_id, message_id))");
   db.exec("CREATE TABLE raw_effects (payment bigint NOT NULL, amount bigint NOT NULL)");
+  db.exec("CREATE TABLE raw_user_effects (payment uuid NOT NULL, amount bigint NOT NULL)");
   db.exec(
       "CREATE TABLE raw_lease (handler_id smallint NOT NULL, message_id uuid NOT NULL, owner text NOT NULL, "
       "fence bigint NOT NULL DEFAULT 1, expires_at timestamptz NOT NULL, done boolean NOT NULL DEFAULT false, "
@@ -193,6 +199,8 @@ void Database::prepare_statements() {
   prepare("ids", insert_ids_sql);
   prepare("effect", kInsertEffectSql);
   prepare("effects", insert_effects_sql);
+  prepare("user_effect", kInsertUserEffectSql);
+  prepare("user_effects", kInsertUserEffectsSql);
   prepare("claim", claim_sql);
   prepare("is_done", kIsDoneSql);
   prepare("complete", complete_sql);
@@ -327,6 +335,21 @@ void Database::send_effect(std::int64_t payment, std::int64_t amount) {
 void Database::send_effects(std::span<const std::int64_t> payments, std::span<const std::int64_t> amounts) {
   const ArrayParams p(bigint_array(payments), bigint_array(amounts));
   if (PQsendQueryPrepared(pg_, "effects", 2, p.values, p.lengths, p.formats, 0) != 1) die(PQerrorMessage(pg_));
+  ++waiting_;
+}
+
+void Database::send_user_effect(const Uuid& payment, std::int64_t amount) {
+  char amount_bytes[8];
+  put_bigint(amount_bytes, amount);
+  const char* values[] = {reinterpret_cast<const char*>(payment.data()), amount_bytes};
+  const int lengths[] = {16, 8}, formats[] = {1, 1};
+  if (PQsendQueryPrepared(pg_, "user_effect", 2, values, lengths, formats, 0) != 1) die(PQerrorMessage(pg_));
+  ++waiting_;
+}
+
+void Database::send_user_effects(std::span<const Uuid> payments, std::span<const std::int64_t> amounts) {
+  const ArrayParams p(uuid_array(payments), bigint_array(amounts));
+  if (PQsendQueryPrepared(pg_, "user_effects", 2, p.values, p.lengths, p.formats, 0) != 1) die(PQerrorMessage(pg_));
   ++waiting_;
 }
 

@@ -23,7 +23,7 @@ Uuid parse_uuid(std::string_view text);
 std::string uuid_array(std::span<const Uuid> ids);
 std::string bigint_array(std::span<const std::int64_t> values);
 
-/// The tables of the raw programs: raw_inbox, raw_effects and raw_lease. Drops and creates them.
+/// The tables of the raw programs: raw_inbox, raw_effects, raw_user_effects and raw_lease. Drops and creates them.
 void make_raw_tables(const std::string& url);
 
 /// A record of the framework's table `outbox`. It points into its batch. Headers are left out, because the benchmarks
@@ -102,6 +102,9 @@ class Database {
   void send_ids(std::span<const Uuid> sorted);
   void send_effect(std::int64_t payment, std::int64_t amount);
   void send_effects(std::span<const std::int64_t> payments, std::span<const std::int64_t> amounts);
+  // The same for raw_user_effects.
+  void send_user_effect(const Uuid& payment, std::int64_t amount);
+  void send_user_effects(std::span<const Uuid> payments, std::span<const std::int64_t> amounts);
   /// Flushes, and reads the results of all sent statements. Returns the ids of the statement that returned rows.
   std::vector<Uuid> sync();
 

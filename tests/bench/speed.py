@@ -1,0 +1,107 @@
+"""The bars about time that a user waits for: how long handlers stand still when a consumer joins its group."""
+import subprocess
+import threading
+import time
+
+
+class Member:
+    """A process of a group. `handled` has (nanoseconds, partition) of each message."""
+
+    def __init__(self, command):
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.handled = []
+        self.thread = threading.Thread(target=self.read)
+        self.thread.start()
+
+    def read(self):
+        for line in self.process.stdout:
+            partition, at = line.split()
+            self.handled.append((int(at), int(partition)))
+
+    def partitions_since(self, at):
+        return {partition for when, partition in self.handled if when >= at}
+
+    def end(self):
+        self.process.terminate()
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.thread.join()
+
+
+class Speed:
+    SPEED = ["user-set", "user-defer", "engine-key-slow", "rebalance-gap"]
+    GROUP_PARTITIONS = 8
+
+    def wait_until(self, what, condition, seconds=60):
+        end = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > end:
+                raise self.failed(f"not within {seconds} s: {what}")
+            time.sleep(0.02)
+
+    def gap(self, side, n, **more):
+        """Seconds from the join of a fourth member to the next message of the last partition that stood still."""
+        topic = self.topics.make(f"joins-{side}-{n}", 0, partitions=self.GROUP_PARTITIONS)["topic"]
+        self.p.fresh_schema()
+        if side == "fw":
+            more.update(postgres=self.p.postgres, schema=self.schema)
+        command = self.p.command(f"bench_{side}_member", brokers=self.p.kafka, topic=topic, group=topic, **more)
+        members = []
+        loader = subprocess.Popen(self.p.command("bench_loader", brokers=self.p.kafka, topic=topic, messages=120_000, rate=1000,
+                                                 partitions=self.GROUP_PARTITIONS, ids="v4", create=0), stdout=subprocess.DEVNULL)
+        try:
+            for _ in range(3):
+                members.append(Member(command))
+
+            def is_shared(count):
+                since = time.monotonic_ns() - 500_000_000
+                of_each = [m.partitions_since(since) for m in members]
+                return all(of_each) and len(members) == count and sum(map(len, of_each)) == self.GROUP_PARTITIONS
+
+            def is_steady(count):
+                began = time.monotonic()
+                while is_shared(count):
+                    if time.monotonic() - began > 2:
+                        return True
+                    time.sleep(0.05)
+                return False
+
+            self.wait_until("three members share the partitions", lambda: is_steady(3))
+            joined = time.monotonic_ns()
+            members.append(Member(command))
+            self.wait_until("four members share the partitions", lambda: is_steady(4))
+        finally:
+            loader.kill()
+            loader.wait()
+            for member in members:
+                member.end()
+        last = 0
+        for partition in range(self.GROUP_PARTITIONS):
+            times = sorted(at for m in members for at, p in m.handled if p == partition and at >= joined)
+            _, resumed = max(zip([joined, *times], times), key=lambda pair: pair[1] - pair[0])
+            last = max(last, resumed - joined)
+        self.say(f"  {side}_member: {last / 1e9:.2f} s from the join to the last partition's next message")
+        return last / 1e9
+
+    def key_slow(self):
+        """Few messages, one busy key, slow handlers: the time of the busiest key is the ideal."""
+        topic = self.topics.get("zipf-few", 600, keys="zipf", key_count=10_000)
+        ratios = []
+        for _ in range(self.rounds):
+            ours = self.engine(topic, topic["messages"], ms=100, order="key", at_once=64)
+            best_seconds = max(topic["messages"] / 64, topic["hottest_key"]) * ours["mean_ms"] / 1000
+            ratios.append(best_seconds / ours["seconds"])
+        self.bar("engine-key-slow", ratios, 0.93)
+
+    def speed(self, bars):
+        if "engine-key-slow" in bars:
+            self.key_slow()
+        if "rebalance-gap" in bars:
+            ratios = []
+            for n in range(self.rounds):
+                both = {side: self.gap(side, n) for side in (("raw", "fw") if n % 2 == 0 else ("fw", "raw"))}
+                ratios.append(both["fw"] / both["raw"])
+            self.bar("rebalance-gap", ratios, 1.3, most=True)
