@@ -1,8 +1,10 @@
 // Once, with the framework: the same job as raw_once, as a user would write it.
-//  --brokers B --topic T --postgres URL --schema S --way single|sync|defer|set|noop|retry --workers N --messages M
+//  --brokers B --topic T --postgres URL --schema S --workers N --messages M
+//  --way single|sync|defer|set|user-defer|user-set|noop|retry
 //  [--mode transactional]    as in the configuration
 //  [--message-id header:message-id]
 // retry: as sync, but each message fails at first, is stored, and comes back (retry(...).durable()).
+// user-defer, user-set: as docs/guide/handlers.md tells a user to write them. The effect has the message's id.
 // noop is for effects elsewhere: the handler does nothing. The runner creates the schema and the empty table
 // fw_effects, and checks the table afterwards.
 
@@ -19,6 +21,8 @@ using namespace turnstile;
 constexpr const char* kInsertOne = "INSERT INTO fw_effects (payment, amount) VALUES ($1, $2)";
 constexpr const char* insert_all =
     "INSERT INTO fw_effects (payment, amount) SELECT * FROM unnest($1::bigint[], $2::bigint[])";
+constexpr const char* kInsertAllWithIds =
+    "INSERT INTO fw_effects (payment, amount) SELECT * FROM unnest($1::uuid[], $2::bigint[])";
 
 void effect_sync(const Message& message, Context& ctx) {
   const bench::Record record = bench::Record::read(message.text());
@@ -42,6 +46,17 @@ void effects_of_batch(std::span<const Message> messages, Context& ctx) {
   ctx.tx().exec(insert_all, payments, amounts);
 }
 
+void user_deferred(const Message& message, Context& ctx) {
+  ctx.defer(kInsertOne, message.id(), bench::Record::read(message.text()).amount);
+}
+
+void user_batch(std::span<const Message> messages, Context& ctx) {
+  std::vector<std::int64_t> amounts;
+  amounts.reserve(messages.size());
+  for (const Message& message : messages) amounts.push_back(bench::Record::read(message.text()).amount);
+  ctx.tx().exec(kInsertAllWithIds, ctx.ids(), amounts);
+}
+
 void effect_later(const Message& message, Context& ctx) {
   if (ctx.attempt() == 1) throw std::runtime_error("the first attempt fails");
   effect_sync(message, ctx);
@@ -60,8 +75,10 @@ Pipeline pipeline_of(const std::string& way) {
   }
   if (way == "defer") return effect_deferred | name;
   if (way == "set") return effects_of_batch | name;
+  if (way == "user-defer") return user_deferred | name;
+  if (way == "user-set") return user_batch | name;
   if (way == "noop") return no_effect | name;
-  bench::die("--way: single, sync, defer, set, noop or retry, not " + way);
+  bench::die("--way: single, sync, defer, set, user-defer, user-set, noop or retry, not " + way);
 }
 
 }  // namespace

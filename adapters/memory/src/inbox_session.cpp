@@ -1,64 +1,18 @@
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include "inbox_state.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/ports/handler_sql.hpp"
+#include "turnstile/ports/param_text.hpp"
 
 namespace turnstile::testing {
 
 namespace {
 
-template <class Items, class Text>
-std::string braces(const Items& items, Text text) {
-  std::string out = "{";
-  for (const auto& item : items) {
-    if (out.size() > 1) out += ',';
-    out += text(item);
-  }
-  return out + "}";
-}
-
-struct AsText {
-  using Cell = std::optional<std::string>;
-  Cell operator()(std::monostate) const { return std::nullopt; }
-  Cell operator()(bool value) const { return value ? "t" : "f"; }
-  Cell operator()(std::int64_t value) const { return std::to_string(value); }
-  Cell operator()(double value) const {
-    char text[32];
-    return std::string(text, std::to_chars(text, text + sizeof text, value).ptr);
-  }
-  Cell operator()(std::string_view text) const {
-    if (text.find('\0') != std::string_view::npos) {
-      throw SqlError(
-          "a text argument has a NUL byte, which PostgreSQL's type text cannot store; pass bytes (SQLSTATE 22021)",
-          "22021");
-    }
-    return std::string(text);
-  }
-  Cell operator()(std::span<const std::byte> bytes) const {
-    std::string hex = "\\x";
-    for (const std::byte byte : bytes) {
-      hex += "0123456789abcdef"[std::to_integer<unsigned>(byte) >> 4];
-      hex += "0123456789abcdef"[std::to_integer<unsigned>(byte) & 15];
-    }
-    return hex;
-  }
-  Cell operator()(std::span<const std::int64_t> numbers) const {
-    return braces(numbers, [](std::int64_t number) { return std::to_string(number); });
-  }
-  Cell operator()(std::span<const std::string> texts) const {
-    return braces(texts, [](const std::string& text) { return text; });
-  }
-  Cell operator()(std::span<const std::string_view> texts) const {
-    return braces(texts, [](std::string_view text) { return std::string(text); });
-  }
-};
-
 Statement record(std::string_view sql, std::span<const Param> params, bool deferred, std::size_t message) {
   Statement statement{std::string(sql), {}, deferred, message};
-  for (const Param& param : params) statement.params.push_back(std::visit(AsText{}, param.value()));
+  for (const Param& param : params) statement.params.push_back(ports::param_text(param));
   return statement;
 }
 

@@ -3,6 +3,7 @@
 // on the handler's thread.
 
 #include <optional>
+#include <span>
 #include <stop_token>
 #include <string_view>
 
@@ -35,6 +36,7 @@ class Context {
     int attempt = 1;                        ///< see attempt()
     std::optional<Fence> fence{};           ///< see fence()
     std::optional<MessageId> message_id{};  ///< see idempotency_key()
+    std::span<const MessageId> ids{};       ///< see ids()
     std::string_view handler{};             ///< see handler()
     Mode mode = Mode::at_least_once;        ///< the topic's mode
     std::int64_t claim_fence = 0;           ///< see claim_fence()
@@ -93,6 +95,10 @@ class Context {
   /// message have different keys. In the other modes it is the id by which the inbox identifies the message.
   /// Absent in mode at_least_once, and in a span handler (use the ids of the single messages).
   [[nodiscard]] std::optional<MessageId> idempotency_key() const noexcept { return fields_.message_id; }
+  /// The ids by which the inbox knows the messages of this run, in their order; see Message::id(). In a span handler
+  /// they can be an argument at once: `ctx.tx().exec("INSERT … SELECT * FROM unnest($1, $2)", ctx.ids(), amounts)`.
+  /// Empty in a mode without ids. Valid while the handler runs.
+  [[nodiscard]] std::span<const MessageId> ids() const noexcept { return fields_.ids; }
   /// The trace context to pass on in calls to other services: that of the message, as its sender has set it. If a tracer
   /// records the trace, it is the span of this handler. Replies and published messages get it by themselves, unless they
   /// have a header traceparent of their own. Absent if the message has none, and in a span handler: there

@@ -2,7 +2,6 @@
 // A message as a handler sees it. `Message` is a view of a record that another object owns (librdkafka, a test). It is
 // cheap to copy, and valid only while the handler runs. `own()` makes a copy.
 
-#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -12,9 +11,6 @@
 #include "turnstile/types.hpp"
 
 namespace turnstile {
-
-/// Milliseconds since 1970, as in Kafka.
-using Timestamp = std::chrono::sys_time<std::chrono::milliseconds>;
 
 /// A header as Kafka carries it: names can repeat, and a value can be absent. It holds views into the record.
 struct HeaderView {
@@ -78,6 +74,8 @@ class Message {
       : fields_(fields), reader_(&reader), record_(record) {}
   /// A view of an owned message, which must outlive it.
   explicit Message(const OwnedMessage& owned);
+  /// The runtime gives a handler views with ids. The id must outlive the view.
+  Message(const Message& of, const MessageId& id) noexcept : Message(of) { id_ = &id; }
 
   /// The record's topic.
   [[nodiscard]] std::string_view topic() const noexcept { return fields_.topic; }
@@ -93,6 +91,11 @@ class Message {
   [[nodiscard]] std::optional<std::string_view> payload() const noexcept { return fields_.payload; }
   /// The payload's text; empty for a null payload.
   [[nodiscard]] std::string_view text() const noexcept { return fields_.payload.value_or(std::string_view{}); }
+  /// The id by which the inbox knows the message: `ctx.tx().exec(sql, message.id())` sends it as a uuid. A UUID of the
+  /// sender is unchanged; another id is a hash (MessageId::from()). Absent in a mode without ids, and outside a handler.
+  [[nodiscard]] std::optional<MessageId> id() const noexcept {
+    return id_ == nullptr ? std::nullopt : std::optional(*id_);
+  }
   /// The value of the last header with this name.
   [[nodiscard]] std::optional<std::string_view> header(std::string_view name) const { return find(name).value; }
   /// How many headers have this name, and the value of the last one.
@@ -108,6 +111,7 @@ class Message {
   Fields fields_;
   const HeaderReader* reader_ = nullptr;
   const void* record_ = nullptr;
+  const MessageId* id_ = nullptr;
 };
 
 /// "payments[3]@1042"

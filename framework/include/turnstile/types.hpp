@@ -2,6 +2,7 @@
 // The basic value types of the framework. All are plain values, safe to copy between threads.
 
 #include <array>
+#include <chrono>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +13,9 @@
 
 /// Kafka handlers that are safe to run.
 namespace turnstile {
+
+/// Milliseconds since 1970, as in Kafka.
+using Timestamp = std::chrono::sys_time<std::chrono::milliseconds>;
 
 /// The position of a record in a partition of a data topic, as Kafka counts it: from 0; gaps are normal.
 using Offset = std::int64_t;

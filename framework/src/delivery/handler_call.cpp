@@ -99,10 +99,12 @@ void count_failure(Unit& unit, Failure& failure) {
           ", then single messages run as probes. Failures count as no attempt until it is closed");
 }
 
-Batch::Batch(const Items& items) {
+Batch::Batch(std::span<const UnitItem* const> items) {
+  if (items.front()->id) ids.reserve(items.size());  // the messages point to them
   messages.reserve(items.size());
   for (const UnitItem* item : items) {
-    messages.push_back(item->message());
+    if (item->id) messages.emplace_back(item->message(), ids.emplace_back(*item->id));
+    else messages.push_back(item->message());
     attempt = std::max(attempt, item->attempt());
   }
 }

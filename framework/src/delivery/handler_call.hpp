@@ -23,10 +23,11 @@ HandlerCall call_handler(Unit& unit, std::span<const Message> messages, Context&
 /// The handler is to blame for this failure: it counts for the circuit breaker, if the topic has one.
 void count_failure(Unit& unit, Failure& failure);
 
-/// The messages of these items, for a handler that takes several at once. `attempt` is the highest of their attempt
-/// numbers.
+/// The messages of these items, as a handler gets them: with their ids, if they have ids. `attempt` is the highest of
+/// their attempt numbers.
 struct Batch {
-  explicit Batch(const Items& items);
+  explicit Batch(std::span<const UnitItem* const> items);
+  std::vector<MessageId> ids;
   std::vector<Message> messages;
   int attempt = 1;
 };

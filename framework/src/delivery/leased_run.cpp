@@ -90,6 +90,7 @@ void LeasedRun::run_handler(const Items& items) {
        .attempt = batch.attempt,
        .fence = unit_.place().fence,
        .message_id = alone != nullptr ? std::optional(effect_key(unit_.plan().handler, *alone->id)) : std::nullopt,
+       .ids = batch.ids,
        .handler = unit_.plan().handler,
        .mode = Mode::leased,
        .claim_fence = alone != nullptr ? alone->claim.fence : 0,

@@ -32,7 +32,11 @@ void PlainRun::run_alone(UnitItem& item) {
   if (const auto letter = unit_.memory().pending_dead_letter(unit_.place(), item.message()))
     return verdicts_.dead_letter(item, *letter);
   if (is_killer(unit_, item)) return verdicts_.dead_letter(item, reason_killed(unit_, item));
-  HandlerCall called = call({item.work->message, 1}, item.work->attempt, &item);
+  HandlerCall called = [&] {
+    if (!item.id) return call({item.work->message, 1}, {}, item.work->attempt, &item);
+    const Message message(item.message(), *item.id);
+    return call({&message, 1}, {&*item.id, 1}, item.work->attempt, &item);
+  }();
   if (!called.failure) {
     item.skipped = called.skipped;
     verdicts_.done(item);
@@ -47,7 +51,7 @@ std::optional<Failure> PlainRun::run_together(const Items& items) {
   const Batch batch(items);
   HandlerCall called = [&] {
     const Timed timed(unit_.result().counts.handler_time);
-    return call(batch.messages, batch.attempt, nullptr);
+    return call(batch.messages, batch.ids, batch.attempt, nullptr);
   }();
   TURNSTILE_FAILPOINT("after-handler");
   if (!called.failure) {
@@ -66,8 +70,10 @@ std::optional<Failure> PlainRun::run_together(const Items& items) {
   return std::move(called.failure);
 }
 
-HandlerCall PlainRun::call(std::span<const Message> messages, int attempt, UnitItem* alone) {
+HandlerCall PlainRun::call(std::span<const Message> messages, std::span<const MessageId> ids, int attempt,
+                           UnitItem* alone) {
   Context::Fields given = fields(alone);
+  given.ids = ids;
   given.stop = unit_.watch().start(messages.front());
   given.attempt = attempt;
   if (alone != nullptr) {

@@ -35,7 +35,7 @@ class PlainRun {
  private:
   void run_alone(UnitItem& item);
   std::optional<Failure> run_together(const Items& items);
-  HandlerCall call(std::span<const Message> messages, int attempt, UnitItem* alone);
+  HandlerCall call(std::span<const Message> messages, std::span<const MessageId> ids, int attempt, UnitItem* alone);
 };
 
 }  // namespace turnstile::detail

@@ -112,18 +112,20 @@ std::optional<Failure> TransactionalRun::run_one_by_one(const Items& items) {
     if (unit_.is_over()) return Failure{.kind = Kind::cancelled};
     session().at_message(k);
     TransactionOutgoing outgoing(unit_, {&items[k], 1}, &item);
+    const Message message(item.message(), *item.id);
     Context context({.tx = &session().transaction(),
                      .outgoing = &outgoing,
                      .stop = unit_.watch().start(item.message()),
                      .attempt = item.attempt(),
                      .fence = unit_.place().fence,
                      .message_id = item.id,
+                     .ids = {&*item.id, 1},
                      .handler = unit_.plan().handler,
-                     .message = item.work->message,
+                     .message = &message,
                      .trace = unit_.begin_trace(item)});
     ++handled_;
     const auto began = std::chrono::steady_clock::now();
-    HandlerCall called = call_handler(unit_, {item.work->message, 1}, context, items, &item);
+    HandlerCall called = call_handler(unit_, {&message, 1}, context, items, &item);
     if (overdue_ == nullptr && std::chrono::steady_clock::now() - began >= unit_.plan().handler_timeout)
       overdue_ = &item;
     item.skipped = called.skipped;
@@ -151,6 +153,7 @@ std::optional<Failure> TransactionalRun::run_as_batch(const Items& items, Items 
                    .stop = unit_.watch().start(batch.messages.front()),
                    .attempt = batch.attempt,
                    .fence = unit_.place().fence,
+                   .ids = batch.ids,
                    .handler = unit_.plan().handler,
                    .mode = unit_.plan().mode});
   handled_ = fresh.size();

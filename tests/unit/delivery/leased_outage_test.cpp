@@ -41,6 +41,29 @@ TEST_F(Leased, what_needs_the_store_while_it_is_away_waits_for_it_one_by_one_or_
   EXPECT_EQ(runner_->run_unclaimed(works, place_, watch_).counts.unclaimed, 1);
 }
 
+TEST_F(Leased, messages_that_run_unclaimed_have_their_ids) {
+  settings_.store_down = StoreDownPolicy::run;
+  std::vector<MessageId> seen;
+  const auto note = [&](const Message& message, Context& context) {
+    ASSERT_EQ(context.ids().size(), 1U);
+    EXPECT_EQ(message.id(), context.ids()[0]);
+    seen.push_back(*message.id());
+  };
+  const auto note_all = [&](std::span<const Message> messages, Context& context) {
+    ASSERT_EQ(context.ids().size(), messages.size());
+    for (const Message& message : messages) seen.push_back(*message.id());
+  };
+  for (const bool together : {false, true}) {
+    if (together) handler(note_all);
+    else handler(note);
+    const auto works = messages_of({"a", "b"});
+    watch_.reset();
+    EXPECT_EQ(runner_->run_unclaimed(works, place_, watch_).counts.unclaimed, 2);
+    EXPECT_THAT(seen, ElementsAre(MessageId::from("a"), MessageId::from("b"))) << together;
+    seen.clear();
+  }
+}
+
 TEST_F(Leased, a_claim_whose_answer_was_lost_is_taken_over_by_the_same_process) {
   handler(noting());
   claims_->lose_claims = 2;

@@ -135,6 +135,44 @@ TEST(Harness, takes_batch_handlers) {
   EXPECT_EQ(h.statements().at(0).params.at(0), "{x}");
 }
 
+TEST(Harness, messages_and_the_context_have_the_ids_of_the_inbox) {
+  const std::string uuid = "00112233-4455-6677-8899-aabbccddeeff";
+  std::vector<std::string> seen;
+  const auto single = [&](const Message& message, Context& ctx) {
+    ASSERT_EQ(ctx.ids().size(), 1U);
+    ASSERT_EQ(message.id(), ctx.ids()[0]);
+    seen.push_back(message.id()->text());
+  };
+  const auto batch = [&](std::span<const Message> messages, Context& ctx) {
+    ASSERT_EQ(ctx.ids().size(), messages.size());
+    for (std::size_t i = 0; i < messages.size(); ++i) {
+      ASSERT_EQ(messages[i].id(), ctx.ids()[i]);
+      seen.push_back(messages[i].id()->text());
+    }
+  };
+  for (const auto& pipeline :
+       {single | transactional(), batch | transactional(), single | leased(), batch | leased(), single | by_offset()}) {
+    Harness h{pipeline};
+    seen.clear();
+    EXPECT_EQ(h.deliver(message(uuid)), Settled::done);
+    EXPECT_EQ(h.deliver(message("order-1")), Settled::done);
+    EXPECT_EQ(seen.size(), 2U);
+    if (pipeline.settings.mode == Mode::by_offset) continue;  // its ids are of the places
+    EXPECT_EQ(seen, (std::vector<std::string>{uuid, MessageId::from("order-1").text()}));
+  }
+}
+
+TEST(Harness, without_a_mode_a_message_has_no_id) {
+  int calls = 0;
+  Harness single{[&](const Message& message, Context& ctx) { calls += message.id() || !ctx.ids().empty() ? 0 : 1; }};
+  single.deliver(message("1"));
+  Harness batch{[&](std::span<const Message> messages, Context& ctx) {
+    calls += messages[0].id() || !ctx.ids().empty() ? 0 : 1;
+  }};
+  batch.deliver(message("1"));
+  EXPECT_EQ(calls, 2);
+}
+
 TEST(Harness, reports_wrong_settings_at_the_first_message) {
   Harness h{charge | transactional() | limit(0)};
   EXPECT_THROW(h.deliver(message("1")), ConfigError);

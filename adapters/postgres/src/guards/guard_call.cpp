@@ -36,7 +36,16 @@ struct HasNul {
 /// The type that an argument has through the framework's session. The cast gives it the same type through borrow().
 struct Cast {
   std::string_view operator()(std::span<const std::byte>) const noexcept { return "::bytea"; }
+  std::string_view operator()(const MessageId&) const noexcept { return "::uuid"; }
+  std::string_view operator()(Timestamp) const noexcept { return "::timestamptz"; }
+  std::string_view operator()(Numeric) const noexcept { return "::numeric"; }
+  std::string_view operator()(Jsonb) const noexcept { return "::jsonb"; }
   std::string_view operator()(std::span<const std::int64_t>) const noexcept { return "::bigint[]"; }
+  std::string_view operator()(std::span<const double>) const noexcept { return "::float8[]"; }
+  std::string_view operator()(std::span<const MessageId>) const noexcept { return "::uuid[]"; }
+  std::string_view operator()(std::span<const Timestamp>) const noexcept { return "::timestamptz[]"; }
+  std::string_view operator()(std::span<const Numeric>) const noexcept { return "::numeric[]"; }
+  std::string_view operator()(std::span<const Jsonb>) const noexcept { return "::jsonb[]"; }
   std::string_view operator()(std::span<const std::string>) const noexcept { return "::text[]"; }
   std::string_view operator()(std::span<const std::string_view>) const noexcept { return "::text[]"; }
   template <class T>

@@ -1,7 +1,5 @@
 // Makes a Transaction of a libpqxx transaction. pqxx_bridge.cpp is the other direction.
 
-#include <charconv>
-#include <cmath>
 #include <optional>
 #include <pqxx/connection>
 #include <pqxx/except>
@@ -12,9 +10,9 @@
 
 #include "turnstile/error.hpp"
 #include "turnstile/ports/handler_sql.hpp"
+#include "turnstile/ports/param_text.hpp"
 #include "turnstile/postgres/pqxx.hpp"
 #include "wire/errors.hpp"
-#include "wire/text.hpp"
 
 #if PQXX_VERSION_MAJOR > 7 || (PQXX_VERSION_MAJOR == 7 && PQXX_VERSION_MINOR >= 6)
 #include <pqxx/params>
@@ -25,61 +23,6 @@
 namespace turnstile::postgres {
 
 namespace {
-
-/// libpqxx ends a text at its first NUL without an error.
-std::string_view whole(std::string_view text) {
-  if (text.find('\0') != text.npos) {
-    throw SqlError(
-        "a text argument has a NUL byte, which PostgreSQL's type text cannot store; pass bytes (SQLSTATE 22021)",
-        "22021");
-  }
-  return text;
-}
-
-std::string bytea(std::span<const std::byte> bytes) {
-  return "\\x" + hex({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-}
-
-/// {"one","t\"wo"}
-template <class Elements, class Write>
-std::string array_of(const Elements& elements, Write write) {
-  std::string text = "{";
-  for (const auto& element : elements) {
-    if (text.size() > 1) text += ',';
-    write(text, element);
-  }
-  return text += '}';
-}
-
-void write_quoted(std::string& to, std::string_view text) {
-  to += '"';
-  for (const char c : whole(text)) {
-    if (c == '"' || c == '\\') to += '\\';
-    to += c;
-  }
-  to += '"';
-}
-
-/// An argument as PostgreSQL's text. Absent for NULL.
-struct AsText {
-  using Text = std::optional<std::string>;
-  Text operator()(std::monostate) const { return std::nullopt; }
-  Text operator()(bool value) const { return value ? "t" : "f"; }
-  Text operator()(std::int64_t value) const { return std::to_string(value); }
-  Text operator()(double value) const {
-    if (std::isnan(value)) return "NaN";
-    if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
-    char text[32];
-    return std::string(text, std::to_chars(text, text + sizeof text, value).ptr);
-  }
-  Text operator()(std::string_view text) const { return std::string(whole(text)); }
-  Text operator()(std::span<const std::byte> bytes) const { return bytea(bytes); }
-  Text operator()(std::span<const std::int64_t> numbers) const {
-    return array_of(numbers, [](std::string& to, std::int64_t number) { to += std::to_string(number); });
-  }
-  Text operator()(std::span<const std::string> texts) const { return array_of(texts, write_quoted); }
-  Text operator()(std::span<const std::string_view> texts) const { return array_of(texts, write_quoted); }
-};
 
 using Arguments = std::vector<std::optional<std::string>>;
 
@@ -127,7 +70,7 @@ ServerError server_error(std::string_view what, std::string_view sqlstate) {
 Rows BorrowedTransaction::run(std::string_view sql, std::span<const Param> params) {
   ports::check_borrowed_sql(sql);
   Arguments arguments;
-  for (const Param& param : params) arguments.push_back(std::visit(AsText{}, param.value()));
+  for (const Param& param : params) arguments.push_back(ports::param_text(param));
   try {
     return rows_of(send(transaction_, std::string(sql), arguments));
   } catch (const pqxx::deadlock_detected& error) {

@@ -1,12 +1,15 @@
 #include "wire/arguments.hpp"
 
+#include <bit>
 #include <charconv>
+#include <chrono>
 #include <climits>
-#include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "turnstile/error.hpp"
+#include "turnstile/ports/param_text.hpp"
+#include "wire/encode.hpp"
+#include "wire/numeric.hpp"
 
 namespace turnstile::postgres {
 
@@ -22,20 +25,36 @@ int checked_length(std::size_t size) {
   return static_cast<int>(size);
 }
 
-template <class Texts>
-void add_texts(ArgumentBlock& arguments, const Texts& texts) {
+/// An array of values of `size_of(value)` bytes each, which `write(out, value)` writes.
+template <class T, class SizeOf, class Write>
+void add_array(ArgumentBlock& to, Oid array, Oid element, std::span<const T> values, SizeOf size_of, Write write) {
   std::size_t size = BinaryWriter::kArrayHeader;
-  for (const auto& text : texts) {
-    // For the binary form the server checks the encoding, including NUL, and refuses it with 22021.
-    size += 4 + text.size();
-  }
+  for (const T& value : values) size += 4 + size_of(value);
   checked_length(size);
-  BinaryWriter to(arguments.add_binary(kTextArray, size));
-  to.array_header(kText, texts.size());
-  for (const auto& text : texts) {
-    to.int32(static_cast<std::int32_t>(text.size()));
-    to.bytes(text.data(), text.size());
+  BinaryWriter out(to.add_binary(array, size));
+  out.array_header(element, values.size());
+  for (const T& value : values) {
+    out.int32(static_cast<std::int32_t>(size_of(value)));
+    write(out, value);
   }
+}
+
+constexpr std::size_t eight_bytes(const auto&) noexcept { return 8; }
+
+/// Microseconds since 2000, as PostgreSQL counts. A microsecond count of the years 1 to 9999 fits.
+std::int64_t time_on_wire(Timestamp time) {
+  constexpr std::chrono::milliseconds k2000{946'684'800'000};
+  return (time.time_since_epoch() - k2000).count() * 1000;
+}
+
+std::int64_t number_on_wire(double value) noexcept { return std::bit_cast<std::int64_t>(value); }
+
+/// The version of the form, and the document.
+std::size_t size_on_wire(Jsonb value) noexcept { return 1 + value.text.size(); }
+void write_json(BinaryWriter& out, Jsonb value) noexcept {
+  constexpr char kVersion = 1;
+  out.bytes(&kVersion, 1);
+  out.bytes(value.text.data(), value.text.size());
 }
 
 struct Adder {
@@ -43,28 +62,64 @@ struct Adder {
   void operator()(std::monostate) const { to.add_null(0); }
   void operator()(bool value) const { to.add_text(value ? "t" : "f"); }
   void operator()(std::int64_t value) const { to.add_int(value); }
-  void operator()(double value) const {
-    if (std::isnan(value)) return to.add_text("NaN");
-    if (std::isinf(value)) return to.add_text(value > 0 ? "Infinity" : "-Infinity");
-    char text[32];
-    const auto end = std::to_chars(text, text + sizeof text, value).ptr;
-    to.add_text({text, static_cast<std::size_t>(end - text)});
-  }
+  void operator()(double value) const { to.add_text(*ports::param_text(value)); }
   void operator()(std::string_view text) const { to.add_text(text); }
   void operator()(std::span<const std::byte> bytes) const {
-    const auto space = to.add_binary(kBytea, bytes.size());
-    if (!bytes.empty()) std::memcpy(space.data(), bytes.data(), bytes.size());
+    BinaryWriter(to.add_binary(kBytea, bytes.size())).bytes(bytes.data(), bytes.size());
+  }
+  void operator()(const MessageId& id) const { add_uuid(to, id); }
+  void operator()(Timestamp time) const {
+    ports::check_time(time);
+    BinaryWriter(to.add_binary(kTimestamptz, 8)).int64(time_on_wire(time));
+  }
+  void operator()(Numeric value) const {
+    const NumericText number(value.text);
+    BinaryWriter out(to.add_binary(kNumeric, number.size()));
+    number.write(out);
+  }
+  void operator()(Jsonb value) const {
+    BinaryWriter out(to.add_binary(kJsonb, size_on_wire(value)));
+    write_json(out, value);
   }
   void operator()(std::span<const std::int64_t> numbers) const {
-    BinaryWriter out(to.add_binary(kInt8Array, BinaryWriter::kArrayHeader + 12 * numbers.size()));
-    out.array_header(kInt8, numbers.size());
-    for (const auto number : numbers) {
-      out.int32(8);
-      out.int64(number);
-    }
+    add_array(to, kInt8Array, kInt8, numbers, eight_bytes<std::int64_t>,
+              [](BinaryWriter& out, std::int64_t number) { out.int64(number); });
   }
-  void operator()(std::span<const std::string> texts) const { add_texts(to, texts); }
-  void operator()(std::span<const std::string_view> texts) const { add_texts(to, texts); }
+  void operator()(std::span<const double> numbers) const {
+    add_array(to, kFloat8Array, kFloat8, numbers, eight_bytes<double>,
+              [](BinaryWriter& out, double number) { out.int64(number_on_wire(number)); });
+  }
+  // The server checks the encoding of texts, including NUL, and refuses it with 22021.
+  void operator()(std::span<const std::string> texts) const { add_texts(texts); }
+  void operator()(std::span<const std::string_view> texts) const { add_texts(texts); }
+  void operator()(std::span<const MessageId> ids) const {
+    add_uuid_array(to, ids.size(), [&](std::size_t i) -> const MessageId& { return ids[i]; });
+  }
+  void operator()(std::span<const Timestamp> times) const {
+    for (const Timestamp time : times) ports::check_time(time);
+    add_array(to, kTimestamptzArray, kTimestamptz, times, eight_bytes<Timestamp>,
+              [](BinaryWriter& out, Timestamp time) { out.int64(time_on_wire(time)); });
+  }
+  void operator()(std::span<const Numeric> values) const {
+    std::vector<NumericText> numbers;
+    numbers.reserve(values.size());
+    for (const Numeric& value : values) numbers.emplace_back(value.text);
+    add_array(
+        to, kNumericArray, kNumeric, std::span<const NumericText>(numbers),
+        [](const NumericText& number) { return number.size(); },
+        [](BinaryWriter& out, const NumericText& number) { number.write(out); });
+  }
+  void operator()(std::span<const Jsonb> values) const {
+    add_array(to, kJsonbArray, kJsonb, values, size_on_wire, write_json);
+  }
+
+ private:
+  template <class Text>
+  void add_texts(std::span<const Text> texts) const {
+    add_array(
+        to, kTextArray, kText, texts, [](const Text& text) { return text.size(); },
+        [](BinaryWriter& out, const Text& text) { out.bytes(text.data(), text.size()); });
+  }
 };
 
 }  // namespace
@@ -99,11 +154,7 @@ void ArgumentBlock::add_int(std::int64_t value) {
 }
 
 void ArgumentBlock::add_text(std::string_view text) {
-  if (std::memchr(text.data(), 0, text.size()) != nullptr && !text.empty()) {
-    throw SqlError(
-        "a text argument has a NUL byte, which PostgreSQL's type text cannot store; pass bytes (SQLSTATE 22021)",
-        "22021");
-  }
+  ports::check_text(text);
   arguments_.push_back({block_.size(), checked_length(text.size()), 0, false, false});
   block_.append(text).push_back('\0');
 }
@@ -126,6 +177,10 @@ void ArgumentBlock::signature(Mark from, std::string& out) const {
       case kInt8Array: out += 'i'; break;
       case kTextArray: out += 's'; break;
       case kUuidArray: out += 'u'; break;
+      case kUuid: out += 'U'; break;
+      case kTimestamptz: out += 'T'; break;
+      case kNumeric: out += 'N'; break;
+      case kJsonb: out += 'J'; break;
       default: out += std::to_string(arguments_[i].type); break;
     }
   }

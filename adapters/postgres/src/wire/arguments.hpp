@@ -18,13 +18,20 @@ namespace turnstile::postgres {
 enum : Oid {
   kBytea = 17,
   kInt8 = 20,
-  kTimestamptz = 1184,
   kText = 25,
+  kFloat8 = 701,
+  kTimestamptz = 1184,
+  kNumeric = 1700,
   kUuid = 2950,
+  kJsonb = 3802,
   kByteaArray = 1001,
   kTextArray = 1009,
   kInt8Array = 1016,
-  kUuidArray = 2951
+  kFloat8Array = 1022,
+  kTimestamptzArray = 1185,
+  kNumericArray = 1231,
+  kUuidArray = 2951,
+  kJsonbArray = 3807
 };
 
 class ArgumentBlock {
@@ -39,7 +46,8 @@ class ArgumentBlock {
   [[nodiscard]] std::size_t size() const noexcept { return arguments_.size(); }
   void clear() noexcept;
 
-  /// Copies an argument. Throws SqlError 22021 for a text with a NUL, which PostgreSQL's text cannot contain.
+  /// Copies an argument. Throws SqlError: 22021 for a text with a NUL, which PostgreSQL's text cannot contain, 22008 for
+  /// a time outside of the years 1 to 9999, 22P02 and 22003 for a Numeric that is no number or has too many digits.
   void add(const Param& param);
   void add_int(std::int64_t value);
   void add_text(std::string_view text);
@@ -81,6 +89,10 @@ class ArgumentBlock {
 class BinaryWriter {
  public:
   explicit BinaryWriter(std::span<char> to) noexcept : to_(to.data()) {}
+  void int16(std::int16_t value) noexcept {
+    *to_++ = static_cast<char>(static_cast<std::uint16_t>(value) >> 8);
+    *to_++ = static_cast<char>(value);
+  }
   void int32(std::int32_t value) noexcept { put(static_cast<std::uint32_t>(value)); }
   void int64(std::int64_t value) noexcept {
     put(static_cast<std::uint32_t>(static_cast<std::uint64_t>(value) >> 32));
