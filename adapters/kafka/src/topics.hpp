@@ -36,9 +36,8 @@ bool look_again(const Client& client, const std::string& topic) noexcept;
 /// The topics that a producer has asked its brokers about. Thread-safe.
 class AskedTopics {
  public:
-  /// Before a record of this topic is sent. The first time, it waits up to a second for the topic's metadata. librdkafka
-  /// looks only once a second whether a producer has a new topic (measured with 2.0.2: the first record of a topic
-  /// waits 0 to 1,000 ms, and 2 ms after this).
+  /// Before a record of this topic is sent. The first time, it waits up to a second for the topic's metadata
+  /// (hazard: new-topics).
   void ask_once(const Client& client, const std::string& topic) noexcept;
 
  private:
