@@ -1,7 +1,30 @@
 """The bars about time that a user waits for: how long handlers stand still when a consumer joins its group."""
+import copy
+import os
+import shutil
 import subprocess
+import tempfile
 import threading
 import time
+
+
+class SlowPostgres:
+    """A PostgreSQL whose disk is slow and stalls (slow_disk.c)."""
+
+    def __init__(self, programs):
+        self.script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support", "scratch-postgres")
+        self.library = os.path.join(programs.bin, "bench_slow_disk.so")
+        self.folder = tempfile.mkdtemp(prefix="turnstile-slow.")
+        os.chmod(self.folder, 0o711)
+
+    def __enter__(self):
+        started = subprocess.run([self.script, "start", os.path.join(self.folder, "pg")], stdout=subprocess.PIPE, text=True,
+                                 env={**os.environ, "TURNSTILE_SCRATCH_PRELOAD": self.library, "SLOW_DISK_SEED": "1"})
+        return started.stdout.strip().split("=", 1)[1]
+
+    def __exit__(self, *_):
+        subprocess.run([self.script, "stop", os.path.join(self.folder, "pg")], stdout=subprocess.DEVNULL)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class Member:
@@ -32,7 +55,10 @@ class Member:
 
 
 class Speed:
-    SPEED = ["user-set", "user-defer", "engine-key-slow", "rebalance-gap"]
+    DISKS = ("fast", "stalling")
+    RATES = (100, 1_000, 10_000)
+    LATENCIES = [f"latency-{disk}-{rate}-{share}" for disk in DISKS for rate in RATES for share in ("p50", "p99")]
+    SPEED = ["user-set", "user-defer", "engine-key-slow", "rebalance-gap", "commits-per-second", *LATENCIES]
     GROUP_PARTITIONS = 8
 
     def wait_until(self, what, condition, seconds=60):
@@ -96,7 +122,48 @@ class Speed:
             ratios.append(best_seconds / ours["seconds"])
         self.bar("engine-key-slow", ratios, 0.93)
 
+    def commits(self, p):
+        """Of all processes that have ended."""
+        return int(p.sql("SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()"))
+
+    def latency_of(self, p, disk, side, rate, n):
+        """A run of either side at this rate, with the commits that it made."""
+        # 1.5, 12 and 60 thousand messages: 15, 12 and 6 s.
+        messages, warmup = {100: (1_500, 300), 1_000: (12_000, 2_000), 10_000: (60_000, 10_000)}[rate]
+        topic = self.topics.make(f"latency-{disk}-{rate}-{side}-{n}", 0)["topic"]
+        p.fresh_schema()
+        before = self.commits(p)
+        if side == "raw":
+            run = p.latency("bench_raw_latency", topic, messages, rate=rate, warmup=warmup, mode="batch")
+        else:
+            run = p.latency("bench_fw_latency", topic, messages, rate=rate, warmup=warmup, schema=self.schema, partitions=4)
+        return {"p50": run["p50_ms"], "p99": run["p99_ms"], "commits": self.commits(p) - before}
+
+    def latencies(self, p, disk, bars):
+        for rate in self.RATES:
+            names = {share: f"latency-{disk}-{rate}-{share}" for share in ("p50", "p99")}
+            counts = "commits-per-second" in bars and (disk, rate) == ("fast", 1_000)
+            if not counts and not any(name in bars for name in names.values()):
+                continue
+            ratios = {"p50": [], "p99": [], "commits": []}
+            for n in range(self.rounds):
+                both = {side: self.latency_of(p, disk, side, rate, n) for side in (("raw", "fw") if n % 2 == 0 else ("fw", "raw"))}
+                for what, of in ratios.items():
+                    of.append(both["fw"][what] / both["raw"][what])
+            for share, name in names.items():
+                if name in bars:
+                    self.bar(name, ratios[share], 1.05, most=True)
+            if counts:
+                self.bar("commits-per-second", ratios["commits"], 1.2, most=True)
+
     def speed(self, bars):
+        if "commits-per-second" in bars or any(bar.startswith("latency-fast") for bar in bars):
+            self.latencies(self.p, "fast", bars)
+        if any(bar.startswith("latency-stalling") for bar in bars):
+            with SlowPostgres(self.p) as url:
+                slow = copy.copy(self.p)
+                slow.postgres = url
+                self.latencies(slow, "stalling", bars)
         if "engine-key-slow" in bars:
             self.key_slow()
         if "rebalance-gap" in bars:
