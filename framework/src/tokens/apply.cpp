@@ -283,4 +283,15 @@ Effects apply(State& state, Position position, const Event& event) {
   return effects;
 }
 
+bool shows(const State& state, MemberId member, const Line& line) {
+  const Holding* const holding = state.holding(line.limiter, member);
+  if (holding == nullptr || line.gone || line.turn_over) return false;
+  const bool outlives_fence = holding->outlives_fence && !holding->draining;
+  return holding->limit == line.limit && holding->strict == line.strict && holding->set_aside == line.set_aside &&
+         holding->wants == line.wants && holding->urgent == std::min(line.urgent, line.wants) &&
+         holding->least == std::max<Count>(line.least, 1) && holding->busy == line.busy &&
+         holding->given_back == line.given_back && (outlives_fence || !line.outlives_fence) &&
+         state.reserved(line.limiter, member) == line.reserve;
+}
+
 }  // namespace turnstile::tokens

@@ -34,4 +34,8 @@ std::string_view to_text(Effects::Outcome outcome);
 /// Throws only std::bad_alloc.
 Effects apply(State& state, Position position, const Event& event);
 
+/// Whether a Keep of the member with this line would change nothing: the state shows already what the line reports. The
+/// place in the line of a member that wants nothing does not count: it gets a new one with its next wish.
+[[nodiscard]] bool shows(const State& state, MemberId member, const Line& line);
+
 }  // namespace turnstile::tokens

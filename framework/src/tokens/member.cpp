@@ -223,8 +223,12 @@ void Member::join(Micros now) {
 void Member::keep(const State& state, Micros now) {
   next_keep_ = now + settings_.lease() / settings_.keeps_per_lease;
   Keep keep;
+  // An event that was not read back yet may change what the state shows.
+  const bool is_known = unread_.empty();
   for (auto& [name, use] : uses_) {
-    if (!use.closing && !use.letting_go) keep.lines.push_back(use.report(name, std::max(use.peak, use.demand.wants)));
+    if (use.closing || use.letting_go) continue;
+    Line line = use.report(name, std::max(use.peak, use.demand.wants));
+    if (!is_known || !shows(state, id_, line)) keep.lines.push_back(std::move(line));
   }
   keep.checkpoint = checkpoints_.take_unsent();
   send(now, std::move(keep));

@@ -118,6 +118,8 @@ TEST_F(TokensMember, says_nothing_but_that_it_is_there_while_nothing_changes) {
   pass(2 * kLease);
   EXPECT_EQ(log_.size() - from, said<Keep>(from));
   EXPECT_EQ(said<Keep>(from), 16U) << "four a lease, of two members";
+  for (auto event = log_.begin() + static_cast<std::ptrdiff_t>(from); event != log_.end(); ++event)
+    EXPECT_TRUE(std::get<Keep>(event->body).lines.empty()) << "the log shows all of it";
 }
 
 TEST_F(TokensMember, its_deadline_counts_from_the_sending_and_not_from_the_answer) {

@@ -72,6 +72,51 @@ RC_GTEST_PROP(TokensState, replaying_what_a_member_said_changes_nothing, ()) {
   }
 }
 
+/// A Keep leaves such lines out.
+RC_GTEST_PROP(TokensState, a_line_that_the_state_shows_changes_nothing, ()) {
+  State state = replay(any_log());
+  for (const auto& [name, limiter] : State(state).limiters) {
+    for (const auto& [id, holding] : limiter.holdings) {
+      if (!state.members.contains(id)) continue;
+      Line line{.limiter = name,
+                .limit = holding.limit,
+                .strict = holding.strict,
+                .wants = holding.wants,
+                .urgent = holding.urgent,
+                .least = holding.least,
+                .busy = holding.busy,
+                .given_back = holding.given_back,
+                .set_aside = holding.set_aside,
+                .outlives_fence = holding.outlives_fence,
+                .reserve = state.reserved(name, id)};
+      RC_ASSERT(shows(state, id, line) || holding.draining);
+      if (*rc::gen::inRange(0, 2) == 0) {  // differs in some of its members, perhaps
+        const Line other = any_line();
+        switch (*rc::gen::inRange(0, 10)) {
+          case 0: line.limit = other.limit; break;
+          case 1: line.strict = other.strict; break;
+          case 2: line.wants = other.wants; break;
+          case 3: line.urgent = other.urgent; break;
+          case 4: line.least = other.least; break;
+          case 5: line.busy = other.busy; break;
+          case 6: line.given_back = other.given_back; break;
+          case 7: line.set_aside = other.set_aside; break;
+          case 8: line.outlives_fence = other.outlives_fence; break;
+          default: line.reserve = other.reserve; break;
+        }
+      }
+      if (!shows(state, id, line)) continue;
+      const MemberEntry& member = state.members.at(id);
+      State with = state, without = state;
+      apply(with, state.last + 1, {id, member.epoch, member.seq + 1, Keep{{line}, {}}});
+      apply(without, state.last + 1, {id, member.epoch, member.seq + 1, Keep{}});
+      Holding& after = with.limiters.at(name).holdings.at(id);
+      if (after.wants == 0) after.in_line_since = holding.in_line_since;
+      RC_ASSERT(with == without);
+    }
+  }
+}
+
 RC_GTEST_PROP(TokensState, what_is_refused_leaves_no_trace, ()) {
   State state = replay(any_log());
   State after = state;
