@@ -29,11 +29,11 @@ void charge(const Message& message, Context& ctx) {
 
 // All refunds of a batch in one statement: the fastest way, if the work allows it.
 void refund(std::span<const Message> messages, Context& ctx) {
-  std::vector<std::string_view> payloads;
-  for (const Message& message : messages) payloads.push_back(message.text());
+  std::vector<Jsonb> payloads;
+  for (const Message& message : messages) payloads.push_back({message.text()});
   ctx.tx().exec(
       "WITH refund AS (SELECT r->>'account' AS account, (r->>'cents')::bigint AS cents "
-      "                FROM unnest($1::text[]::jsonb[]) AS r), "
+      "                FROM unnest($1::jsonb[]) AS r), "
       "booked AS (INSERT INTO payment (account, cents, state) SELECT account, cents, 'refunded' FROM refund) "
       "UPDATE account SET cents = account.cents + total.cents "
       "FROM (SELECT account, sum(cents) AS cents FROM refund GROUP BY account) AS total WHERE name = total.account",

@@ -25,6 +25,12 @@ void charge(const Message& message, Context& ctx) {
   ctx.defer("INSERT INTO payment (cents) VALUES ($1)", message.text());
 }
 
+void charge_all(std::span<const Message> messages, Context& ctx) {
+  std::vector<Numeric> amounts;
+  for (const Message& message : messages) amounts.push_back({message.text()});  // "12.50"
+  ctx.tx().exec("INSERT INTO payment (id, amount) SELECT * FROM unnest($1::uuid[], $2::numeric[])", ctx.ids(), amounts);
+}
+
 std::string header(const OwnedMessage& record, std::string_view name) {
   return std::string{Message(record).header(name).value_or("(absent)")};
 }
@@ -171,6 +177,13 @@ TEST(Harness, without_a_mode_a_message_has_no_id) {
   }};
   batch.deliver(message("1"));
   EXPECT_EQ(calls, 2);
+}
+
+TEST(Harness, shows_the_ids_and_numbers_of_a_batch) {
+  Harness h{charge_all | transactional()};
+  EXPECT_EQ(h.deliver(message("order-1").payload("12.50")), Settled::done);
+  EXPECT_EQ(h.statements().at(0).params.at(0), "{" + MessageId::from("order-1").text() + "}");
+  EXPECT_EQ(h.statements().at(0).params.at(1), "{12.50}");
 }
 
 TEST(Harness, reports_wrong_settings_at_the_first_message) {
