@@ -54,10 +54,11 @@ class Member:
         self.thread.join()
 
 
+RATES = (100, 1_000, 10_000)  # messages a second
+LATENCIES = [f"latency-{disk}-{rate}-{share}" for disk in ("fast", "stalling") for rate in RATES for share in ("p50", "p99")]
+
+
 class Speed:
-    DISKS = ("fast", "stalling")
-    RATES = (100, 1_000, 10_000)
-    LATENCIES = [f"latency-{disk}-{rate}-{share}" for disk in DISKS for rate in RATES for share in ("p50", "p99")]
     SPEED = ["user-set", "user-defer", "engine-key-slow", "rebalance-gap", "commits-per-second", *LATENCIES]
     GROUP_PARTITIONS = 8
 
@@ -140,7 +141,7 @@ class Speed:
         return {"p50": run["p50_ms"], "p99": run["p99_ms"], "commits": self.commits(p) - before}
 
     def latencies(self, p, disk, bars):
-        for rate in self.RATES:
+        for rate in RATES:
             names = {share: f"latency-{disk}-{rate}-{share}" for share in ("p50", "p99")}
             counts = "commits-per-second" in bars and (disk, rate) == ("fast", 1_000)
             if not counts and not any(name in bars for name in names.values()):
