@@ -29,6 +29,8 @@ constexpr auto kRequestTime = 5s;
 constexpr std::chrono::milliseconds kReadTime{200}, kWriteTime{1'000};
 /// If so many wait, nobody waits for a request that is not there yet.
 constexpr std::size_t kMany = 16;
+/// How many wait until they are accepted; the kernel's own bound is usually 4,096.
+constexpr int kBacklog = 512;
 constexpr std::size_t kRequestBytes = 16 * 1024;
 /// How soon a connection sees that others wait.
 constexpr auto kLook = 20ms;
@@ -143,6 +145,8 @@ class BoundedServer::Connection final : public httplib::Stream {
 BoundedServer::BoundedServer() {
   new_task_queue = [this] { return new Newest(waiting_); };
 }
+
+void BoundedServer::let_many_wait() noexcept { static_cast<void>(::listen(svr_sock_, kBacklog)); }
 
 std::chrono::milliseconds BoundedServer::patience(bool reads) const noexcept {
   const std::size_t waiting = waiting_;

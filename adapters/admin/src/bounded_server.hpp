@@ -16,6 +16,9 @@ namespace turnstile::admin {
 class BoundedServer final : public httplib::Server {
  public:
   BoundedServer();
+  /// Call it when it is bound. cpp-httplib lets five connections wait until they are accepted. The kernel drops others, and
+  /// their clients try again after 1, 3 and 7 s.
+  void let_many_wait() noexcept;
   /// Closes the connections that make their threads wait. Call it before stop().
   void cut() noexcept { cut_ = true; }
 

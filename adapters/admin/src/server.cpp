@@ -77,9 +77,12 @@ struct Server::Impl {
   [[nodiscard]] std::string address() const { return at.host + ":" + std::to_string(at.port); }
 
   /// Returns the port, or 0 if the address cannot be used.
-  int bind(httplib::Server& http) const {
-    if (at.port == 0) return std::max(http.bind_to_any_port(at.host), 0);
-    return http.bind_to_port(at.host, at.port) ? at.port : 0;
+  int bind(BoundedServer& http) const {
+    const int bound = at.port == 0                          ? std::max(http.bind_to_any_port(at.host), 0)
+                      : http.bind_to_port(at.host, at.port) ? at.port
+                                                            : 0;
+    if (bound != 0) http.let_many_wait();
+    return bound;
   }
 
   void run() {

@@ -216,6 +216,16 @@ TEST_F(AdminServerTest, answers_while_other_clients_are_slow_or_silent) {
   EXPECT_LT(std::chrono::steady_clock::now() - began, 4s);
 }
 
+/// The kernel drops connections for which there is no place, and their clients try again after a second.
+TEST_F(AdminServerTest, accepts_a_burst_of_connections_at_once) {
+  const auto server = serve();
+  ASSERT_TRUE(eventually([&] { return server->port() != 0; }));
+  const auto began = std::chrono::steady_clock::now();
+  RawClients clients(server->port());
+  for (int i = 0; i < 400; ++i) clients.connect(1, "");
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 900ms);
+}
+
 TEST_F(AdminServerTest, reads_no_more_than_a_request_needs) {
   const auto server = serve();
   ASSERT_TRUE(eventually([&] { return server->port() != 0; }));
