@@ -192,7 +192,9 @@ OwnedMessage text(const std::string& topic, std::int32_t partition, const std::s
 
 std::string fresh_name(const std::string& what) {
   static std::atomic<int> count{0};
-  return what + "-" + std::to_string(::getpid()) + "-" + std::to_string(++count);
+  // With the time: process numbers are used again within one run of all tests, and topics stay.
+  return what + "-" + std::to_string(::getpid()) + "-" + std::to_string(++count) + "-" +
+         std::to_string(std::chrono::steady_clock::now().time_since_epoch().count() % 1'000'000'000);
 }
 
 }  // namespace turnstile::test
