@@ -7,6 +7,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 
 #include "errors.hpp"
@@ -73,6 +74,11 @@ class Client {
   void forget_events() noexcept { state_->events = nullptr; }
   /// For a client that no thread polls: calls the error callback for its errors so far.
   void hear_failures() const noexcept { rd_kafka_poll(handle_, 0); }
+  /// Whether this is the first call for this topic.
+  [[nodiscard]] bool is_first_use(const std::string& topic) {
+    const std::lock_guard lock(used_mutex_);
+    return used_topics_.insert(topic).second;
+  }
   /// The last failure, in librdkafka's words, for messages about timeouts.
   [[nodiscard]] std::string last_failure() const { return state_->last_failure(); }
   /// The error for a request without an answer. It names the failure of the connections, if there was one.
@@ -85,6 +91,8 @@ class Client {
 
   const std::shared_ptr<ClientState> state_;
   rd_kafka_t* handle_ = nullptr;
+  std::mutex used_mutex_;
+  std::set<std::string> used_topics_;  ///< for is_first_use()
 };
 
 }  // namespace turnstile::kafka

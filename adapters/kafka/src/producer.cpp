@@ -62,7 +62,7 @@ bool ProducerLine::broken() const noexcept {
 }
 
 ports::BrokerProducer::Sent ProducerLine::send(const OwnedMessage& message) {
-  asked_.ask_once(*client_, message.topic);
+  ask_before_first_record(*client_, message.topic);
   DeliveryReport report;
   auto refused = hand_over(client_->handle(), message, &report, RD_KAFKA_MSG_F_BLOCK);
   if (refused && is_remembered(rd_kafka_error_code(refused.get())) && look_again(*client_, message.topic))

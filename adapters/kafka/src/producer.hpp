@@ -5,7 +5,6 @@
 #include <thread>
 
 #include "client.hpp"
-#include "topics.hpp"
 #include "turnstile/ports/broker.hpp"
 
 namespace turnstile::kafka {
@@ -24,7 +23,6 @@ class ProducerLine final : private ClientEvents {
   void serve() noexcept;
 
   std::shared_ptr<Client> client_;
-  AskedTopics asked_;
   Queue queue_;
   std::atomic<bool> stop_{false};
   std::thread server_;

@@ -59,7 +59,7 @@ std::vector<ports::BrokerSender::Fate> KafkaSender::send(std::span<const OwnedMe
   owed_ = 0;
   std::set<std::string> asked_about;
   for (std::size_t i = 0; i < records.size() && !cancelled_;) {
-    if (i == 0 || records[i].topic != records[i - 1].topic) asked_.ask_once(*client_, records[i].topic);
+    if (i == 0 || records[i].topic != records[i - 1].topic) ask_before_first_record(*client_, records[i].topic);
     const auto refused = hand_over(client_->handle(), records[i], &fates_[i], 0);
     const auto code = refused ? rd_kafka_error_code(refused.get()) : RD_KAFKA_RESP_ERR_NO_ERROR;
     if (code == RD_KAFKA_RESP_ERR__QUEUE_FULL) {

@@ -5,7 +5,6 @@
 #include <mutex>
 
 #include "client.hpp"
-#include "topics.hpp"
 #include "turnstile/ports/broker.hpp"
 
 namespace turnstile::kafka {
@@ -28,7 +27,6 @@ class KafkaSender final : public ports::BrokerSender, private ClientEvents {
   const std::shared_ptr<spdlog::logger> logger_;
   std::mutex mutex_;  ///< protects client_, which cancel() reads
   std::shared_ptr<Client> client_;
-  AskedTopics asked_;
   std::atomic<bool> cancelled_{false};
   // Of the current send():
   std::span<const OwnedMessage> records_;

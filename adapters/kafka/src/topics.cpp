@@ -140,12 +140,8 @@ bool look_again(const Client& client, const std::string& topic) noexcept try {
   return false;
 }
 
-void AskedTopics::ask_once(const Client& client, const std::string& topic) noexcept try {
-  {
-    const std::lock_guard lock(mutex_);
-    if (asked_.contains(topic) || !asked_.insert(topic).second) return;
-  }
-  (void)ask(client, topic, false, milliseconds{1'000});
+void ask_before_first_record(Client& client, const std::string& topic) noexcept try {
+  if (client.is_first_use(topic)) (void)ask(client, topic, false, milliseconds{1'000});
 } catch (...) {  // librdkafka waits for the topic itself
 }
 

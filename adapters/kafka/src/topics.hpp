@@ -2,10 +2,7 @@
 // The brokers' data about a topic.
 
 #include <chrono>
-#include <functional>
-#include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 
 #include "client.hpp"
@@ -33,17 +30,9 @@ std::optional<std::string> topic_setting(const Client& client, const std::string
 /// a missing topic for up to topic.metadata.refresh.interval.ms (5 minutes) after its creation. False: no broker
 /// answered, so nothing is known. Waits up to 2 s.
 bool look_again(const Client& client, const std::string& topic) noexcept;
-/// The topics that a producer has asked its brokers about. Thread-safe.
-class AskedTopics {
- public:
-  /// Before a record of this topic is sent. The first time, it waits up to a second for the topic's metadata
-  /// (hazard: new-topics).
-  void ask_once(const Client& client, const std::string& topic) noexcept;
-
- private:
-  std::mutex mutex_;
-  std::set<std::string, std::less<>> asked_;
-};
+/// Before a record of this topic is sent. The first time, it waits up to a second for the topic's metadata
+/// (hazard: new-topics).
+void ask_before_first_record(Client& client, const std::string& topic) noexcept;
 /// Whether librdkafka refused a record because of its cached metadata of the topic.
 bool is_remembered(rd_kafka_resp_err_t refusal) noexcept;
 /// Absent: no broker answered within `timeout`.
