@@ -78,9 +78,9 @@ struct Server::Impl {
 
   /// Returns the port, or 0 if the address cannot be used.
   int bind(BoundedServer& http) const {
-    const int bound = at.port == 0                          ? std::max(http.bind_to_any_port(at.host), 0)
-                      : http.bind_to_port(at.host, at.port) ? at.port
-                                                            : 0;
+    int bound = at.port;
+    if (at.port == 0) bound = std::max(http.bind_to_any_port(at.host), 0);
+    else if (!http.bind_to_port(at.host, at.port)) bound = 0;
     if (bound != 0) http.let_many_wait();
     return bound;
   }

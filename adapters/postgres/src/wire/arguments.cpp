@@ -30,7 +30,6 @@ template <class T, class SizeOf, class Write>
 void add_array(ArgumentBlock& to, Oid array, Oid element, std::span<const T> values, SizeOf size_of, Write write) {
   std::size_t size = BinaryWriter::kArrayHeader;
   for (const T& value : values) size += 4 + size_of(value);
-  checked_length(size);
   BinaryWriter out(to.add_binary(array, size));
   out.array_header(element, values.size());
   for (const T& value : values) {
@@ -40,14 +39,6 @@ void add_array(ArgumentBlock& to, Oid array, Oid element, std::span<const T> val
 }
 
 constexpr std::size_t eight_bytes(const auto&) noexcept { return 8; }
-
-/// Microseconds since 2000, as PostgreSQL counts. A microsecond count of the years 1 to 9999 fits.
-std::int64_t time_on_wire(Timestamp time) {
-  constexpr std::chrono::milliseconds k2000{946'684'800'000};
-  return (time.time_since_epoch() - k2000).count() * 1000;
-}
-
-std::int64_t number_on_wire(double value) noexcept { return std::bit_cast<std::int64_t>(value); }
 
 /// The version of the form, and the document.
 std::size_t size_on_wire(Jsonb value) noexcept { return 1 + value.text.size(); }
@@ -82,12 +73,11 @@ struct Adder {
     write_json(out, value);
   }
   void operator()(std::span<const std::int64_t> numbers) const {
-    add_array(to, kInt8Array, kInt8, numbers, eight_bytes<std::int64_t>,
-              [](BinaryWriter& out, std::int64_t number) { out.int64(number); });
+    add_int8_array(to, numbers.size(), [&](std::size_t i) { return std::optional(numbers[i]); });
   }
   void operator()(std::span<const double> numbers) const {
     add_array(to, kFloat8Array, kFloat8, numbers, eight_bytes<double>,
-              [](BinaryWriter& out, double number) { out.int64(number_on_wire(number)); });
+              [](BinaryWriter& out, double number) { out.int64(std::bit_cast<std::int64_t>(number)); });
   }
   // The server checks the encoding of texts, including NUL, and refuses it with 22021.
   void operator()(std::span<const std::string> texts) const { add_texts(texts); }

@@ -62,10 +62,16 @@ void add_bytea_array(ArgumentBlock& to, std::size_t count, BytesAt bytes_at) {
   }
 }
 
+/// `us`: microseconds since 1970. PostgreSQL counts from 2000.
+constexpr std::int64_t time_on_wire(std::int64_t us) noexcept { return us - 946'684'800'000'000; }
+/// `time` is in the years 1 to 9999.
+constexpr std::int64_t time_on_wire(Timestamp time) noexcept {
+  return time_on_wire(time.time_since_epoch().count() * 1000);
+}
+
 /// `us`: microseconds since 1970.
 inline void add_timestamptz(ArgumentBlock& to, std::int64_t us) {
-  constexpr std::int64_t k2000 = 946'684'800'000'000;  // PostgreSQL counts from 2000
-  BinaryWriter(to.add_binary(kTimestamptz, 8)).int64(us - k2000);
+  BinaryWriter(to.add_binary(kTimestamptz, 8)).int64(time_on_wire(us));
 }
 
 /// The epoch, and the history as a time; both NULL without a partition.
