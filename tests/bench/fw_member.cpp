@@ -1,6 +1,6 @@
 // A member of a group that prints "PARTITION NANOSECONDS" (CLOCK_MONOTONIC) for each message: a handler in mode
 // transactional without an effect. It runs until SIGTERM.
-//  --brokers B --topic T --group G --postgres URL --schema S [--kafka name=value]
+//  --brokers B --topic T --group G --postgres URL --schema S
 
 #include <cstdio>
 
@@ -11,8 +11,6 @@ int main(int argc, char** argv) {
   bench::Args args(argc, argv);
   Config config = bench::plain_config(args.text("brokers"), "fw-member");
   config.kafka["group.id"] = args.text("group");
-  if (const std::string one = args.text("kafka", ""); !one.empty())
-    config.kafka[one.substr(0, one.find('='))] = one.substr(one.find('=') + 1);
   config.postgres = bench::postgres_settings(args.text("postgres"), args.text("schema"));
   const std::string topic = args.text("topic");
   args.done();

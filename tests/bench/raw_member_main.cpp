@@ -1,6 +1,6 @@
 // A member of a group that prints "PARTITION NANOSECONDS" (CLOCK_MONOTONIC) for each message: librdkafka's consumer as
 // its documentation shows it, without any work. It runs until SIGTERM.
-//  --brokers B --topic T --group G [--kafka name=value,…]
+//  --brokers B --topic T --group G
 
 #include <csignal>
 #include <cstdio>
@@ -17,11 +17,10 @@ volatile std::sig_atomic_t stopping = 0;
 int main(int argc, char** argv) {
   using namespace bench;
   Args args(argc, argv);
-  Settings settings{{"bootstrap.servers", args.text("brokers")},
-                    {"group.id", args.text("group")},
-                    {"auto.offset.reset", "earliest"},
-                    {"auto.commit.interval.ms", "1000"}};
-  for (const auto& setting : parse_settings(args.text("kafka", ""))) settings.push_back(setting);
+  const Settings settings{{"bootstrap.servers", args.text("brokers")},
+                          {"group.id", args.text("group")},
+                          {"auto.offset.reset", "earliest"},
+                          {"auto.commit.interval.ms", "1000"}};
   const std::string topic = args.text("topic");
   args.done();
   std::signal(SIGTERM, [](int) { stopping = 1; });

@@ -69,12 +69,11 @@ class Speed:
                 raise self.failed(f"not within {seconds} s: {what}")
             time.sleep(0.02)
 
-    def gap(self, side, n, **more):
+    def gap(self, side, n):
         """Seconds from the join of a fourth member to the next message of the last partition that stood still."""
         topic = self.topics.make(f"joins-{side}-{n}", 0, partitions=self.GROUP_PARTITIONS)["topic"]
         self.p.fresh_schema()
-        if side == "fw":
-            more.update(postgres=self.p.postgres, schema=self.schema)
+        more = {"postgres": self.p.postgres, "schema": self.schema} if side == "fw" else {}
         command = self.p.command(f"bench_{side}_member", brokers=self.p.kafka, topic=topic, group=topic, **more)
         members = []
         loader = subprocess.Popen(self.p.command("bench_loader", brokers=self.p.kafka, topic=topic, messages=120_000, rate=1000,
@@ -112,16 +111,6 @@ class Speed:
             last = max(last, resumed - joined)
         self.say(f"  {side}_member: {last / 1e9:.2f} s from the join to the last partition's next message")
         return last / 1e9
-
-    def key_slow(self):
-        """Few messages, one busy key, slow handlers: the time of the busiest key is the ideal."""
-        topic = self.topics.get("zipf-few", 600, keys="zipf", key_count=10_000)
-        ratios = []
-        for _ in range(self.rounds):
-            ours = self.engine(topic, topic["messages"], ms=100, order="key", at_once=64)
-            best_seconds = max(topic["messages"] / 64, topic["hottest_key"]) * ours["mean_ms"] / 1000
-            ratios.append(best_seconds / ours["seconds"])
-        self.bar("engine-key-slow", ratios, 0.93)
 
     def commits(self, p):
         """Of all processes that have ended."""
@@ -165,8 +154,6 @@ class Speed:
                 slow = copy.copy(self.p)
                 slow.postgres = url
                 self.latencies(slow, "stalling", bars)
-        if "engine-key-slow" in bars:
-            self.key_slow()
         if "rebalance-gap" in bars:
             ratios = []
             for n in range(self.rounds):
