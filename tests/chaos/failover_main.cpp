@@ -56,6 +56,12 @@ class BlindSession final : public ports::InboxSession {
     now.fence = shown(scope.fence, *store_);
     return inner_->begin(now, entries);
   }
+  std::vector<ports::Admission> begin_shared(const ports::InboxScope& scope,
+                                             std::span<const ports::InboxShare> shares) override {
+    std::vector<ports::InboxShare> now(shares.begin(), shares.end());
+    for (auto& share : now) share.fence = shown(share.fence, *store_);
+    return inner_->begin_shared(scope, now);
+  }
   Transaction& transaction() override { return inner_->transaction(); }
   void at_message(std::size_t index) override { inner_->at_message(index); }
   void respond(const MessageId& id, std::string_view body) override { inner_->respond(id, body); }

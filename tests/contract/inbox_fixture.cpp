@@ -111,6 +111,20 @@ std::string InboxContract::admit(ports::InboxSession& session, const std::vector
   return admit(session, scope(fence_), entries(ids));
 }
 
+std::string InboxContract::admit_shared(ports::InboxSession& session,
+                                        const std::vector<std::pair<Fence, std::vector<std::string>>>& shares) {
+  std::vector<std::vector<ports::InboxEntry>> all;
+  std::vector<ports::InboxShare> given;
+  for (const auto& [fence, ids] : shares) all.push_back(entries(ids));
+  for (std::size_t i = 0; i < shares.size(); ++i) given.push_back({shares[i].first, all[i]});
+  ports::InboxScope common = scope(fence_);
+  common.fence.reset();
+  std::string letters;
+  for (const ports::Admission admission : session.begin_shared(common, given))
+    letters += "fdmon"[static_cast<int>(admission)];
+  return letters;
+}
+
 std::string InboxContract::once(const std::vector<std::string>& ids) {
   const auto session = store().open_session();
   const std::string admitted = admit(*session, ids);

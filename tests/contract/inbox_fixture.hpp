@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "turnstile/ports/store.hpp"
@@ -68,6 +69,9 @@ class InboxContract : public testing::TestWithParam<InboxKind> {
   std::string admit(ports::InboxSession& session, const std::vector<std::string>& ids);
   std::string admit(ports::InboxSession& session, const ports::InboxScope& scope,
                     const std::vector<ports::InboxEntry>& entries);
+  /// The same for several partitions, by their fences.
+  std::string admit_shared(ports::InboxSession& session,
+                           const std::vector<std::pair<Fence, std::vector<std::string>>>& shares);
   /// A whole transaction with an effect for each fresh id, named after the id.
   std::string once(const std::vector<std::string>& ids);
   static std::vector<ports::InboxEntry> entries(const std::vector<std::string>& ids);

@@ -12,10 +12,12 @@ class JoinedSession final : public ports::InboxSession {
   explicit JoinedSession(MemorySession& of) : of_(of) {}
   std::vector<ports::Admission> begin(const ports::InboxScope& scope,
                                       std::span<const ports::InboxEntry> entries) override {
-    if (scope.fence || numbers_records(scope.mode))
-      throw Error(Code::api_misused, "join() records ids in the caller's own transaction, which cannot be fenced");
+    if (scope.fence || numbers_records(scope.mode)) refuse_fences();
     handler_ = scope.handler;
     return of_.admit(scope, entries);
+  }
+  std::vector<ports::Admission> begin_shared(const ports::InboxScope&, std::span<const ports::InboxShare>) override {
+    refuse_fences();
   }
   Transaction& transaction() override { return of_; }
   void at_message(std::size_t) override {}
@@ -36,6 +38,9 @@ class JoinedSession final : public ports::InboxSession {
   }
 
  private:
+  [[noreturn]] static void refuse_fences() {
+    throw Error(Code::api_misused, "join() records ids in the caller's own transaction, which cannot be fenced");
+  }
   [[noreturn]] static void refuse_retries() {
     throw Error(Code::api_misused, "join(): the caller's own transaction has no stored retries");
   }

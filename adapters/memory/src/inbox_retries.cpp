@@ -135,7 +135,7 @@ std::vector<ports::RetryTurn> MemorySession::retry_turns(std::span<const ports::
 
 void MemorySession::write_retries(const ports::RetryChanges& changes) {
   require_open();
-  if (!scope_.fence) throw Error(Code::api_misused, "write_retries() needs a transaction with a fence");
+  if (slots_.empty()) throw Error(Code::api_misused, "write_retries() needs a transaction with a fence");
   retries_ = changes;
 }
 

@@ -20,6 +20,22 @@ Statement record(std::string_view sql, std::span<const Param> params, bool defer
 
 std::vector<ports::Admission> MemorySession::begin(const ports::InboxScope& scope,
                                                    std::span<const ports::InboxEntry> entries) {
+  return open(scope, scope.fence ? std::span<const Fence>(&*scope.fence, 1) : std::span<const Fence>(), entries);
+}
+
+std::vector<ports::Admission> MemorySession::begin_shared(const ports::InboxScope& scope,
+                                                          std::span<const ports::InboxShare> shares) {
+  std::vector<Fence> fences;
+  std::vector<ports::InboxEntry> entries;
+  for (const auto& share : shares) {
+    fences.push_back(share.fence);
+    entries.insert(entries.end(), share.entries.begin(), share.entries.end());
+  }
+  return open(scope, fences, entries);
+}
+
+std::vector<ports::Admission> MemorySession::open(const ports::InboxScope& scope, std::span<const Fence> fences,
+                                                  std::span<const ports::InboxEntry> entries) {
   rollback();
   Lock lock(state_->mutex);
   state_->require_available();
@@ -28,7 +44,11 @@ std::vector<ports::Admission> MemorySession::begin(const ports::InboxScope& scop
     state_->begin_faults.pop_front();
     std::rethrow_exception(fault);
   }
-  if (scope.fence) ++state_->owned(*scope.fence).sharers;
+  for (const Fence& fence : fences) state_->owned(fence);  // throws before any is held
+  for (const Fence& fence : fences) {
+    ++state_->owned(fence).sharers;
+    slots_.push_back(fence.slot);
+  }
   open_ = true;
   lost_ = false;
   outage_ = state_->outages;
@@ -239,6 +259,7 @@ void MemorySession::end(bool commit) noexcept {
   }
   state_->changed.notify_all();
   open_ = false;
+  slots_.clear();
   mine_.clear();
   moves_to_.reset();
   book_ = {};
@@ -271,7 +292,7 @@ void MemorySession::end_in_state(bool commit) {
     state_->committed.insert(state_->committed.end(), done_.begin(), done_.end());
   }
   ++(commit ? state_->commits : state_->rollbacks);
-  if (scope_.fence) --state_->fences.at(scope_.fence->slot).sharers;
+  for (const std::int32_t slot : slots_) --state_->fences.at(slot).sharers;
 }
 
 std::vector<bool> MemorySession::settled(HandlerId handler, const std::optional<Fence>& fence,

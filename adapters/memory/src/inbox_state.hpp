@@ -184,6 +184,8 @@ class MemorySession final : public ports::InboxSession, public Transaction {
 
   std::vector<ports::Admission> begin(const ports::InboxScope& scope,
                                       std::span<const ports::InboxEntry> entries) override;
+  std::vector<ports::Admission> begin_shared(const ports::InboxScope& scope,
+                                             std::span<const ports::InboxShare> shares) override;
   Transaction& transaction() override { return *this; }
   void at_message(std::size_t index) override;
   bool undo_message() noexcept override;
@@ -205,6 +207,8 @@ class MemorySession final : public ports::InboxSession, public Transaction {
 
  private:
   using Lock = std::unique_lock<std::mutex>;
+  std::vector<ports::Admission> open(const ports::InboxScope& scope, std::span<const Fence> fences,
+                                     std::span<const ports::InboxEntry> entries);
   std::vector<ports::Admission> admit(const ports::InboxScope& scope, std::span<const ports::InboxEntry> entries,
                                       Lock& lock);
   void acquire(const ports::InboxScope& scope, std::span<const ports::InboxEntry> entries, Lock& lock);
@@ -233,6 +237,7 @@ class MemorySession final : public ports::InboxSession, public Transaction {
   std::uint64_t outage_ = 0;
   std::int64_t history_ = 0;
   ports::InboxScope scope_{};
+  std::vector<std::int32_t> slots_;  ///< of the fences that the transaction holds
   std::map<InboxKey, std::optional<std::int64_t>> mine_;
   std::optional<Offset> moves_to_;  ///< the partition's progress after the commit
   RequestWindows book_;

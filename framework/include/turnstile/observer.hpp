@@ -13,7 +13,8 @@ namespace turnstile {
 
 struct Status;  // turnstile/status.hpp
 
-/// A batch of one partition that a worker has finished.
+/// A batch of one partition that a worker has finished. In mode transactional, batches of several partitions can share a
+/// transaction. Each then has its own report, and the first has the times of the common statements.
 struct BatchReport {
   std::string_view topic{};     ///< the topic
   std::int32_t partition = 0;   ///< the partition
@@ -28,7 +29,7 @@ struct BatchReport {
   /// Runs that were rolled back because another message of the batch failed, and were repeated.
   std::int64_t rerun = 0;
   std::int64_t unclaimed = 0;       ///< of those done or skipped: ran unclaimed during an outage (store_down = "run")
-  std::chrono::nanoseconds took{};  ///< from the first to the last step of the batch
+  std::chrono::nanoseconds took{};  ///< from the first to the last step of the batch, or of the shared transaction
   std::int64_t messages = 0;        ///< the size of the batch: the messages that the worker took together
   std::int64_t handler_calls = 0;   ///< how often the handler was called, also in runs that were repeated
   /// Of `took`: in the handler; in mode at_least_once also in what follows a failure. handler_calls gives the mean.

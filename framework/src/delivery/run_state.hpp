@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <mutex>
 #include <optional>
 #include <stop_token>
@@ -16,6 +17,7 @@ namespace turnstile::detail {
 class RunState {
  public:
   struct Running {
+    std::int32_t partition = 0;
     Offset offset = 0;
     std::chrono::steady_clock::time_point since{};
   };
@@ -23,6 +25,7 @@ class RunState {
   /// Worker: a handler starts with this message. The sources of time_out() and cancel() set the token.
   std::stop_token start(const Message& message) {
     if (timed_out_.load(std::memory_order_acquire)) renew();
+    partition_.store(message.partition(), std::memory_order_relaxed);
     offset_.store(message.offset(), std::memory_order_relaxed);
     since_.store(std::chrono::steady_clock::now().time_since_epoch().count(), std::memory_order_release);
     return source_.get_token();
@@ -67,7 +70,7 @@ class RunState {
   [[nodiscard]] std::optional<Running> look() const {
     const auto since = since_.load(std::memory_order_acquire);
     if (since == 0) return std::nullopt;
-    return Running{offset_.load(std::memory_order_relaxed),
+    return Running{partition_.load(std::memory_order_relaxed), offset_.load(std::memory_order_relaxed),
                    std::chrono::steady_clock::time_point(std::chrono::steady_clock::duration(since))};
   }
   /// Watchdog: the handler has timed out. To stop it, the caller requests a stop, as for cancel(). Absent: not the first
@@ -85,6 +88,7 @@ class RunState {
     timed_out_.store(false, std::memory_order_release);
   }
 
+  std::atomic<std::int32_t> partition_{0};
   std::atomic<Offset> offset_{0};
   std::atomic<std::chrono::steady_clock::duration::rep> since_{0};
   std::atomic<bool> timed_out_{false};

@@ -113,6 +113,7 @@ void StoredRetries::write(const Items& items) {
       changes.deferred.push_back({.id = *item->id,
                                   .back = has_row(*item) ? item->back : std::nullopt,
                                   .record = record_to_store(item->message()),
+                                  .slot = unit_.place().fence->slot,
                                   .incarnation = unit_.place().incarnation,
                                   .attempts = attempts_of(*item),
                                   .delay = item->deferral->delay,

@@ -1,9 +1,11 @@
 #include "delivery/topic_runner.hpp"
 
 #include <algorithm>
+#include <deque>
 
 #include "delivery/leased_run.hpp"
 #include "delivery/plain_run.hpp"
+#include "delivery/shared_transaction.hpp"
 #include "delivery/transactional_run.hpp"
 #include "delivery/unclaimed_run.hpp"
 #include "delivery/unit.hpp"
@@ -32,12 +34,21 @@ TopicRunner::TopicRunner(TopicPlan plan, Pipeline pipeline, HandlerId handler, S
   for (const auto& observer : topic_.pipeline.observers) topic_.services.observers.add(observer);
 }
 
+namespace {
+
+/// Whether some of these messages may have killed a process.
+bool are_suspicious(std::span<const Work> works, const OwnedPartition& place) {
+  return place.suspicion && std::any_of(works.begin(), works.end(), [&](const Work& work) {
+           return place.suspicion->covers(work.message->offset());
+         });
+}
+
+}  // namespace
+
 UnitResult TopicRunner::run(std::span<const Work> works, const OwnedPartition& place, ports::InboxSession* session,
                             RunState& watch, bool alone) {
-  const bool recorded = place.suspicion && services().trials &&
-                        std::any_of(works.begin(), works.end(),
-                                    [&](const Work& work) { return place.suspicion->covers(work.message->offset()); });
-  return recorded ? run_recorded(works, place, session, watch, alone) : run_mode(works, place, session, watch);
+  return services().trials && are_suspicious(works, place) ? run_recorded(works, place, session, watch, alone)
+                                                           : run_mode(works, place, session, watch);
 }
 
 /// Records the messages before their handlers run. If this process dies, the next owner then knows which messages ran.
@@ -80,13 +91,33 @@ UnitResult TopicRunner::run_recorded(std::span<const Work> works, const OwnedPar
 
 UnitResult TopicRunner::run_mode(std::span<const Work> works, const OwnedPartition& place, ports::InboxSession* session,
                                  RunState& watch) {
-  Unit unit(topic_, works, place, session, watch);
+  Unit unit(topic_, works, place, session, watch, watch.way());
   run_(unit);
   return unit.finish();
 }
 
+std::vector<UnitResult> TopicRunner::run_shared(std::span<const Share> shares, ports::InboxSession* session,
+                                                RunState& watch) {
+  std::vector<UnitResult> results;
+  if (std::any_of(shares.begin(), shares.end(),
+                  [](const Share& share) { return are_suspicious(share.works, share.place); })) {
+    for (const Share& share : shares) results.push_back(run(share.works, share.place, session, watch));
+    return results;
+  }
+  std::deque<Unit> units;
+  std::vector<Unit*> all;
+  for (const Share& share : shares) {
+    RunState::Way way = watch.way();
+    way.received_at = share.received_at;
+    all.push_back(&units.emplace_back(topic_, share.works, share.place, session, watch, way));
+  }
+  detail::run_shared(all);
+  for (Unit& unit : units) results.push_back(unit.finish());
+  return results;
+}
+
 UnitResult TopicRunner::run_unclaimed(std::span<const Work> works, const OwnedPartition& place, RunState& watch) {
-  Unit unit(topic_, works, place, nullptr, watch);
+  Unit unit(topic_, works, place, nullptr, watch, watch.way());
   UnclaimedRun::run(unit);
   return unit.finish();
 }

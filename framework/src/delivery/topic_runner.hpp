@@ -5,9 +5,11 @@
 // The result is the same as if the messages ran one at a time. If a message of a batch fails, the batch is rolled back.
 // The runner isolates the message, and runs the others again without it.
 
+#include <chrono>
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "delivery/topic.hpp"
 #include "delivery/unit_result.hpp"
@@ -28,6 +30,16 @@ class TopicRunner {
   /// session and a watch of its own. `alone`: the process runs nothing else at the same time.
   UnitResult run(std::span<const Work> works, const OwnedPartition& place, ports::InboxSession* session,
                  RunState& watch, bool alone = false);
+  /// Messages of one partition.
+  struct Share {
+    std::span<const Work> works;
+    const OwnedPartition& place;
+    std::optional<std::chrono::steady_clock::time_point> received_at{};  ///< see RunState::Way
+  };
+  /// As run(), for messages of several partitions. They share a transaction, unless something fails. One result for each
+  /// share. Only if can_share().
+  std::vector<UnitResult> run_shared(std::span<const Share> shares, ports::InboxSession* session, RunState& watch);
+  [[nodiscard]] bool can_share() const noexcept { return plan().mode == Mode::transactional; }
   /// Mode leased: runs `works` without claims while the store is unavailable.
   UnitResult run_unclaimed(std::span<const Work> works, const OwnedPartition& place, RunState& watch);
   /// Settles the messages whose ids are already in the inbox, and puts the others back. Needs no permit.

@@ -35,15 +35,31 @@ void judge(Failure& failure, ports::Standing standing, UnitItem* culprit) {
   }
   if (failure.kind == Kind::failed && standing == ports::Standing::busy) failure.kind = Kind::busy;
   if (failure.kind == Kind::failed && standing == ports::Standing::lost) failure.kind = Kind::unavailable;
-  failure.by_handler = failure.kind == Kind::busy || (failure.kind == Kind::unavailable && is_lost(standing));
+  failure.by_handler = is_by_handler(failure, standing);
 }
 
 }  // namespace
 
+bool is_by_handler(const Failure& failure, ports::Standing standing) {
+  return failure.kind == Kind::busy || (failure.kind == Kind::unavailable && is_lost(standing));
+}
+
 void TransactionalRun::run(Unit& unit) {
   TransactionalRun transactional(unit);
-  run_isolating(unit, transactional.verdicts_, admit(unit, transactional.verdicts_),
-                [&](const Items& items) { return transactional.attempt(items); });
+  transactional.run_apart(transactional.admit());
+}
+
+Items TransactionalRun::admit() { return detail::admit(unit_, verdicts_); }
+
+void TransactionalRun::run_apart(Items items) {
+  run_isolating(unit_, verdicts_, std::move(items), [this](const Items& some) { return attempt(some); });
+}
+
+void TransactionalRun::prepare(const Items& items) {
+  for (UnitItem* const item : items) item->skipped = item->replied = false;
+  published_ = handled_ = 0;
+  overdue_ = nullptr;
+  must_commit_ = false;
 }
 
 std::optional<Failure> TransactionalRun::attempt(Items items) {
@@ -51,9 +67,7 @@ std::optional<Failure> TransactionalRun::attempt(Items items) {
   std::erase_if(items, [](const UnitItem* item) { return item->verdict.kind == Verdict::Kind::settled; });
   if (items.empty()) return std::nullopt;
   Items repeats = StoredRetries::take_repeats(items);
-  for (UnitItem* const item : items) item->skipped = item->replied = false;
-  published_ = handled_ = 0;
-  overdue_ = nullptr;
+  prepare(items);
   auto failure = transact(items);
   if (!failure) {
     verdicts_.committed(items);
@@ -69,23 +83,25 @@ std::optional<Failure> TransactionalRun::attempt(Items items) {
 
 std::optional<Failure> TransactionalRun::transact(const Items& items) {
   if (auto failure = begin(items)) return failure;
+  if (auto failure = run_in({items}, items)) return failure;
+  if (must_commit_) return commit(items);
+  session().rollback();
+  return std::nullopt;
+}
+
+std::optional<Failure> TransactionalRun::run_in(const Place& place, const Items& items) {
   TURNSTILE_FAILPOINT("after-claim");
-  const Items fresh = fresh_of(items);
+  fresh_ = fresh_of(items);
   // First: a record that comes back for a retry has a new time, and no longer shows whether it is too old.
-  if (auto failure = first_refused(unit_, items, fresh)) return failure;
+  if (auto failure = first_refused(unit_, items, fresh_)) return failure;
   if (auto failure = guarded([&] { retries_.ask(items); })) return failure;
-  const bool answers = unit_.plan().duplicates == DuplicatePolicy::replay && fresh.size() < items.size();
-  if (fresh.empty() && !answers && !StoredRetries::need_commit(items)) {
-    session().rollback();
-    return std::nullopt;
+  const bool answers = unit_.plan().duplicates == DuplicatePolicy::replay && fresh_.size() < items.size();
+  must_commit_ = !fresh_.empty() || answers || StoredRetries::need_commit(items);
+  if (!fresh_.empty()) {
+    if (auto failure = run_handlers(place, items)) return failure;
   }
-  if (!fresh.empty()) {
-    if (auto failure = run_handlers(items, fresh)) return failure;
-  }
-  if (answers) {
-    if (auto failure = guarded(items, nullptr, [&] { published_ += answer_duplicates(unit_, items); })) return failure;
-  }
-  return commit(items, fresh);
+  if (!answers) return std::nullopt;
+  return guarded(place.all, nullptr, [&] { published_ += answer_duplicates(unit_, items); });
 }
 
 std::optional<Failure> TransactionalRun::begin(const Items& items) {
@@ -99,18 +115,18 @@ std::optional<Failure> TransactionalRun::begin(const Items& items) {
   return failure;
 }
 
-std::optional<Failure> TransactionalRun::run_handlers(const Items& items, const Items& fresh) {
+std::optional<Failure> TransactionalRun::run_handlers(const Place& place, const Items& items) {
   const Timed timed(unit_.result().counts.handler_time);
-  return unit_.topic().pipeline.one_at_a_time ? run_one_by_one(items) : run_as_batch(items, fresh);
+  return unit_.topic().pipeline.one_at_a_time ? run_one_by_one(place, items) : run_as_batch(place, items);
 }
 
-std::optional<Failure> TransactionalRun::run_one_by_one(const Items& items) {
+std::optional<Failure> TransactionalRun::run_one_by_one(const Place& place, const Items& items) {
   for (std::size_t k = 0; k < items.size(); ++k) {
     UnitItem& item = *items[k];
     if (item.admission != ports::Admission::fresh || !retries_.runs(item)) continue;
     // Reads the clock: if the process was suspended during the unit, the engine may not have cancelled the unit yet.
     if (unit_.is_over()) return Failure{.kind = Kind::cancelled};
-    session().at_message(k);
+    session().at_message(place.first + k);
     TransactionOutgoing outgoing(unit_, {&items[k], 1}, &item);
     const Message message(item.message(), *item.id);
     Context context({.tx = &session().transaction(),
@@ -125,7 +141,7 @@ std::optional<Failure> TransactionalRun::run_one_by_one(const Items& items) {
                      .trace = unit_.begin_trace(item)});
     ++handled_;
     const auto began = std::chrono::steady_clock::now();
-    HandlerCall called = call_handler(unit_, {&message, 1}, context, items, &item);
+    HandlerCall called = call_handler(unit_, {&message, 1}, context, place.all, &item);
     if (overdue_ == nullptr && std::chrono::steady_clock::now() - began >= unit_.plan().handler_timeout)
       overdue_ = &item;
     item.skipped = called.skipped;
@@ -141,12 +157,14 @@ std::optional<Failure> TransactionalRun::run_one_by_one(const Items& items) {
   return std::nullopt;
 }
 
-std::optional<Failure> TransactionalRun::run_as_batch(const Items& items, Items fresh) {
+std::optional<Failure> TransactionalRun::run_as_batch(const Place& place, const Items& items) {
   if (unit_.watch().is_over()) return Failure{.kind = Kind::cancelled};
+  Items fresh = fresh_;
   std::erase_if(fresh, [&](UnitItem* item) { return !retries_.runs(*item); });
   if (fresh.empty()) return std::nullopt;
   const Batch batch(fresh);
-  session().at_message(static_cast<std::size_t>(std::find(items.begin(), items.end(), fresh.front()) - items.begin()));
+  session().at_message(place.first +
+                       static_cast<std::size_t>(std::find(items.begin(), items.end(), fresh.front()) - items.begin()));
   TransactionOutgoing outgoing(unit_, fresh, nullptr);
   Context context({.tx = &session().transaction(),
                    .outgoing = &outgoing,
@@ -157,7 +175,7 @@ std::optional<Failure> TransactionalRun::run_as_batch(const Items& items, Items 
                    .handler = unit_.plan().handler,
                    .mode = unit_.plan().mode});
   handled_ = fresh.size();
-  HandlerCall called = call_handler(unit_, batch.messages, context, items, nullptr);
+  HandlerCall called = call_handler(unit_, batch.messages, context, place.all, nullptr);
   for (UnitItem* const item : fresh) item->skipped = called.skipped;
   published_ += outgoing.published();
   TURNSTILE_FAILPOINT("after-handler");
@@ -169,7 +187,7 @@ std::optional<Failure> TransactionalRun::run_as_batch(const Items& items, Items 
   return std::move(called.failure);
 }
 
-std::optional<Failure> TransactionalRun::commit(const Items& items, const Items& fresh) {
+std::optional<Failure> TransactionalRun::why_no_commit(const Items& items) {
   TURNSTILE_FAILPOINT("before-commit");
   if (unit_.watch().permit_is_lost()) {
     unit_.services().run_log->warn(
@@ -180,10 +198,15 @@ std::optional<Failure> TransactionalRun::commit(const Items& items, const Items&
   }
   // A handler may continue after its permit or its partition was lost. Its effects in this transaction are rolled back.
   if (unit_.watch().cancelled()) return Failure{.kind = Kind::cancelled};
+  return std::nullopt;
+}
+
+std::optional<Failure> TransactionalRun::commit(const Items& items) {
+  if (auto failure = why_no_commit(items)) return failure;
   std::optional<std::string> in_doubt;
   auto failure = guarded(items, nullptr, [&] {
     const Timed timed(unit_.result().counts.commit_time);
-    retries_.write(items);
+    write_retries(items);
     UnitTrace::Span span(unit_.trace(), SpanReport::Step::commit);
     try {
       session().commit();
@@ -192,30 +215,31 @@ std::optional<Failure> TransactionalRun::commit(const Items& items, const Items&
       span.failed(*in_doubt);
     }
   });
-  if (in_doubt) return decide_doubt(items, fresh, *in_doubt);
-  if (failure) {
-    failure->by_handler =
-        failure->kind == Kind::busy || (failure->kind == Kind::unavailable && is_lost(session().standing()));
-  }
-  if (published_ > 0 && unit_.services().bell.published) unit_.services().bell.published();
-  if (!failure) retries_.ring(items);
+  if (in_doubt) return decide_doubt(items, *in_doubt);
+  if (failure) failure->by_handler = is_by_handler(*failure, session().standing());
+  ring(items, !failure);
   TURNSTILE_FAILPOINT("after-commit");
   return failure;
+}
+
+void TransactionalRun::ring(const Items& items, bool committed) {
+  if (published_ > 0 && unit_.services().bell.published) unit_.services().bell.published();
+  if (committed) retries_.ring(items);
 }
 
 /// The answer to COMMIT was lost (hazard: commit-in-doubt). The ids of the batch were committed together or not at all,
 /// so this function looks them up. Messages whose ids are absent run again. If a transaction that is still in flight
 /// commits after all, the inbox then finds duplicates.
-std::optional<Failure> TransactionalRun::decide_doubt(const Items& items, const Items& fresh, const std::string& why) {
+std::optional<Failure> TransactionalRun::decide_doubt(const Items& items, const std::string& why) {
   const auto& run_log = *unit_.services().run_log;
   run_log.warn(Code::commit_in_doubt, unit_.place().at, unit_.plan().handler, items.front()->offset(),
                "Commit in doubt: the answer to COMMIT was lost. Looking up whether it was committed: " + why);
   // The next run gets a certain answer: it waits for the row that the transaction in doubt may still lock. Duplicates
   // that were only answered again have no id to look up. A reply that is sent twice has the same id.
   const Failure lost{.kind = Kind::busy, .why = why, .by_handler = true};
-  if (numbers_records(unit_.plan().mode) || fresh.empty()) return lost;
+  if (numbers_records(unit_.plan().mode) || fresh_.empty()) return lost;
   std::vector<MessageId> ids;
-  for (const UnitItem* item : fresh) {
+  for (const UnitItem* item : fresh_) {
     if (item->turn == ports::RetryTurn::runs && !item->deferral) ids.push_back(*item->id);
   }
   if (ids.empty()) return lost;

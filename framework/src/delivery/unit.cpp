@@ -8,7 +8,7 @@
 namespace turnstile::detail {
 
 Unit::Unit(Topic& topic, std::span<const Work> works, const OwnedPartition& place, ports::InboxSession* session,
-           RunState& watch)
+           RunState& watch, const RunState::Way& way)
     : topic_(topic),
       place_(place),
       session_(session),
@@ -22,7 +22,6 @@ Unit::Unit(Topic& topic, std::span<const Work> works, const OwnedPartition& plac
   result_.counts.messages = static_cast<std::int64_t>(works.size());
   trace_ = UnitTrace::of(services().tracer.get(), plan(), place.at.partition, works);
   if (!trace_) return;
-  const RunState::Way& way = watch.way();
   trace_->began(way.received_at.value_or(started_));
   const auto wanted_permit = started_ - way.permit_wait.value_or(std::chrono::nanoseconds(0));
   if (way.received_at)

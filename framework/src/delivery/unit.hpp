@@ -53,9 +53,10 @@ using Items = std::vector<UnitItem*>;
 
 class Unit {
  public:
-  /// `session`: null in a mode without a store.
+  /// `session`: null in a mode without a store. `way`: of its messages; that of the watch, unless it is one of several
+  /// units of the worker.
   Unit(Topic& topic, std::span<const Work> works, const OwnedPartition& place, ports::InboxSession* session,
-       RunState& watch);
+       RunState& watch, const RunState::Way& way);
   Unit(const Unit&) = delete;
   Unit& operator=(const Unit&) = delete;
 

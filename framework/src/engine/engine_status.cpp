@@ -97,10 +97,13 @@ void Engine::describe(Status& status) const {
       health.problems.push_back({lane->place.at, std::move(hold.why), hold.offset, now_of_day - lasted});
     }
   });
-  for (const auto& [lane, watch] : running) {
-    const auto run = lane ? watch->look() : std::nullopt;
+  for (const auto& [lanes, watch] : running) {
+    const auto run = lanes.empty() ? std::nullopt : watch->look();
     if (!run) continue;
-    status.running.push_back({lane->place.at, run->offset, lane->topic.runner.plan().handler,
+    const TopicPlan& plan = lanes.front()->topic.runner.plan();
+    status.running.push_back({{plan.topic, run->partition},
+                              run->offset,
+                              plan.handler,
                               std::chrono::duration_cast<milliseconds>(now - run->since)});
   }
   if (status.token_log) status.threads.push_back({"token log", status.token_log->quiet, {}});

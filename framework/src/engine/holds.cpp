@@ -53,8 +53,8 @@ Hold Holds::of(const LaneState& lane, SteadyTime now) const {
   if (const auto due = lane.lane.next_due(); due && *due > now)
     return {offset, "this message holds the partition: its last run failed, and the next one begins in " +
                         seconds_text(*due - now)};
-  const bool all_busy =
-      !running_.empty() && std::all_of(running_.begin(), running_.end(), [](const auto& r) { return r.first; });
+  const bool all_busy = !running_.empty() &&
+                        std::all_of(running_.begin(), running_.end(), [](const auto& r) { return !r.lanes.empty(); });
   return {offset, all_busy ? "this message holds the partition: it waits for a worker, and all " +
                                  std::to_string(running_.size()) + " are busy (consumer.workers)"
                            : "this message holds the partition"};
@@ -62,13 +62,18 @@ Hold Holds::of(const LaneState& lane, SteadyTime now) const {
 
 std::optional<Hold> Holds::running_on(const LaneState& lane, Offset oldest, SteadyTime now) const {
   bool at_work = false;
-  for (const auto& [where, watch] : running_) {
-    if (where.get() != &lane) continue;
+  for (const auto& worker : running_) {
+    const auto is_this = [&](const LanePtr& one) { return one.get() == &lane; };
+    if (std::none_of(worker.lanes.begin(), worker.lanes.end(), is_this)) continue;
     at_work = true;
-    if (const auto run = watch->look()) {
-      return Hold{run->offset, "this message holds the partition: its handler has been running for " +
-                                   seconds_text(now - run->since)};
-    }
+    const auto run = worker.watch->look();
+    if (!run) continue;
+    const std::string time = seconds_text(now - run->since);
+    if (run->partition == lane.place.at.partition)
+      return Hold{run->offset, "this message holds the partition: its handler has been running for " + time};
+    return Hold{oldest, "this message shares its transaction with " +
+                            to_string(TopicPartition{lane.place.at.topic, run->partition}) + " offset " +
+                            std::to_string(run->offset) + ", whose handler has been running for " + time};
   }
   if (!at_work || lane.lane.running() == 0) return std::nullopt;
   if (const int failed = lane.lane.attempt_of_oldest() - 1; failed > 0) {

@@ -7,7 +7,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "engine/scheduler.hpp"
@@ -38,7 +37,7 @@ class Holds {
 
   Scheduler& scheduler_;
   LimitersHealth limiters_;
-  std::vector<std::pair<LanePtr, RunState*>> running_;
+  std::vector<WorkerAtWork> running_;
   std::map<const TopicState*, ports::LimiterState> limits_;  ///< of topics with a limit
 };
 

@@ -134,8 +134,8 @@ void PartitionKeeper::flush(std::span<const LanePtr> lanes, bool unmoved_too) {
 }
 
 void PartitionKeeper::watch_handlers() {
-  for (const auto& [lane, watch] : scheduler_.running()) {
-    if (lane) stop_if_overdue(*watch, lane->place.at, lane->topic.runner.plan(), *run_log_);
+  for (const auto& [lanes, watch] : scheduler_.running()) {
+    if (!lanes.empty()) stop_if_overdue(*watch, lanes.front()->topic.runner.plan(), *run_log_);
   }
 }
 

@@ -36,7 +36,7 @@ void PollLoopState::build() {
   if (relay && stores) relay->start();
   stop.start_looking([this] {
     const std::lock_guard lock(watching);
-    for (const Running& run : running) stop_if_overdue(run.watch, run.at, run.plan, *run_log);
+    for (const Running& run : running) stop_if_overdue(run.watch, run.plan, *run_log);
   });
   if (kept.empty() && !producers) return;
   purger = std::make_unique<Purger>(
@@ -280,7 +280,7 @@ Settled PollLoop::handle(const Message& message) try {
   }();
   const std::stop_token stop = state_->stop.token();
   detail::RunState watch;
-  const detail::PollLoopState::Watched watched(*state_, {watch, place.at, topic.runner.plan()});
+  const detail::PollLoopState::Watched watched(*state_, {watch, topic.runner.plan()});
   detail::Work work{&message, 0, state_->attempt_of(message, place)};
   for (;;) {
     if (stop.stop_requested()) throw_stopped();

@@ -31,7 +31,6 @@ struct PollLoopState {
   /// A handler that runs on its caller's thread.
   struct Running {
     RunState& watch;
-    const TopicPartition& at;
     const TopicPlan& plan;
   };
   std::mutex watching;         // protects `running`

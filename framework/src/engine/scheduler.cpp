@@ -24,6 +24,23 @@ constexpr double kShortNs = 5e6;
 /// This few messages are not worth a transaction of their own while the processors are busy with others.
 constexpr std::size_t kFewMessages = 16;
 
+/// How long its messages and transactions take.
+void note_times(TopicState& topic, const std::vector<UnitResult>& results) {
+  double messages = 0, in_handlers = 0;
+  for (const UnitResult& result : results) {
+    if (result.end != UnitResult::End::ran) return;
+    messages += static_cast<double>(result.verdicts.size());
+    in_handlers += static_cast<double>(result.counts.handler_time.count());
+  }
+  if (messages <= 0) return;
+  const auto note = [](double& mean, double value) { mean = mean <= 0 ? value : mean * 0.75 + value * 0.25; };
+  const BatchReport& first = results.front().counts;  // it has the times of the common statements
+  note(topic.mean_ns, static_cast<double>(first.took.count()) / messages);
+  if (first.commit_time.count() <= 0) return;
+  note(topic.handler_ns, in_handlers / messages);
+  note(topic.transaction_ns, static_cast<double>((first.claim_time + first.commit_time).count()));
+}
+
 }  // namespace
 
 Scheduler::Scheduler(Window window, std::shared_ptr<const RunLog> run_log, std::function<void()> room_again)
@@ -42,13 +59,13 @@ WorkerSlot& Scheduler::add_worker() {
 }
 
 bool Scheduler::all_idle_unlocked() const noexcept {
-  return std::all_of(slots_.begin(), slots_.end(), [](const WorkerSlot& slot) { return slot.lane == nullptr; });
+  return std::all_of(slots_.begin(), slots_.end(), [](const WorkerSlot& slot) { return slot.lanes.empty(); });
 }
 
-std::vector<std::pair<LanePtr, RunState*>> Scheduler::running() {
+std::vector<WorkerAtWork> Scheduler::running() {
   const std::lock_guard lock(mutex_);
-  std::vector<std::pair<LanePtr, RunState*>> all;
-  for (WorkerSlot& slot : slots_) all.emplace_back(slot.lane, &slot.watch);
+  std::vector<WorkerAtWork> all;
+  for (WorkerSlot& slot : slots_) all.push_back({slot.lanes, &slot.watch});
   return all;
 }
 
@@ -62,7 +79,8 @@ bool Scheduler::next(LaneUnit& unit, WorkerSlot& slot) {
     const SteadyTime now = steady_clock::now();
     const bool picked = pick(unit, now, missing);
     if (picked) {
-      slot.lane = unit.lane;
+      slot.lanes.push_back(unit.lane);
+      for (const LaneWork& other : unit.others) slot.lanes.push_back(other.lane);
       slot.since = steady_clock::now();
       slot.watch.reset();
     }
@@ -166,6 +184,7 @@ bool Scheduler::pick_from(const LanePtr& lane, LaneUnit& unit, SteadyTime now, M
   unit.unclaimed = unclaimed;
   unit.probes = probes;
   unit.alone = runs_alone_ = !unit.works.empty() && unit.works.front().alone;
+  if (!unclaimed && !probes && entry == Entry::with_store) join_others(unit, now, most);
   return true;
 }
 
@@ -194,7 +213,7 @@ bool Scheduler::is_crowded(LaneState& lane, SteadyTime now, Missing& missing) {
   std::size_t running = 0;
   SteadyTime first_over = SteadyTime::max();
   for (const WorkerSlot& slot : slots_) {
-    if (!slot.lane || !slot.lane->topic.needs_store() || now - slot.since >= kShort) continue;
+    if (slot.lanes.empty() || !slot.lanes.front()->topic.needs_store() || now - slot.since >= kShort) continue;
     ++running;
     first_over = std::min(first_over, slot.since + kShort);
   }
@@ -245,39 +264,52 @@ SteadyTime Scheduler::next_event(SteadyTime now) const {
   return until;
 }
 
-void Scheduler::finish(LaneUnit& unit, UnitResult result, WorkerSlot& slot) {
+void Scheduler::finish(LaneUnit& unit, std::vector<UnitResult> results, WorkerSlot& slot) {
   TURNSTILE_FAILPOINT("before-release");
   unit.permit.give_back();
   const SteadyTime now = steady_clock::now();
   std::vector<std::unique_ptr<ports::Block>> spent;
+  TopicState& topic = unit.lane->topic;
   bool feed = false;
   {
     const std::lock_guard lock(mutex_);
-    slot.lane.reset();
-    apply(unit, result, slot.since, now);
+    slot.lanes.clear();
+    const auto end = [&](LaneState& lane) {
+      for (auto& block : lane.lane.take_spent()) spent.push_back(std::move(block));
+      if (lane.wants_feed && has_room(lane.lane)) {
+        lane.wants_feed = false;
+        feed = true;
+      }
+      if (lane.phase != LaneState::Phase::open && lane.lane.running() == 0) idle_.notify_all();
+      else if (lane.lane.ready(now)) wake_one();
+    };
+    if (unit.unclaimed) topic.unclaimed += results.front().counts.unclaimed;
+    else
+      for (const UnitResult& result : results) note_store(result, slot.since, now, topic);
+    if (unit.looks_up) {
+      apply_look_up(unit, results.front());
+    } else {
+      apply(*unit.lane, unit.works, results.front(), now);
+      for (std::size_t k = 0; k < unit.others.size(); ++k)
+        apply(*unit.others[k].lane, unit.others[k].works, results[k + 1], now);
+      note_times(topic, results);
+    }
     if (std::exchange(unit.probes, false)) {
-      unit.lane->topic.runner.breaker()->leave();
+      topic.runner.breaker()->leave();
       wake_all();
     }
     if (std::exchange(unit.alone, false)) {
       runs_alone_ = false;
       wake_all();
     }
-    LaneState& lane = *unit.lane;
-    spent = lane.lane.take_spent();
     feed = broken_.has_value();  // the polling thread must see it
-    if (lane.wants_feed && has_room(lane.lane)) {
-      lane.wants_feed = false;
-      feed = true;
-    }
-    if (lane.phase != LaneState::Phase::open && lane.lane.running() == 0) idle_.notify_all();
-    else if (lane.lane.ready(now)) wake_one();
+    end(*unit.lane);
+    for (const LaneWork& other : unit.others) end(*other.lane);
   }
   if (feed) room_again_();
-  if (unit.looks_up && result.counts.duplicates > 0)
-    unit.lane->topic.runner.services().observers.tell(&Observer::on_batch, result.counts);
-  unit.works.clear();
-  unit.lane.reset();
+  if (unit.looks_up && results.front().counts.duplicates > 0)
+    topic.runner.services().observers.tell(&Observer::on_batch, results.front().counts);
+  unit = LaneUnit{};
 }
 
 /// At least a quarter of the window: each take costs a lock, so taking records one by one would be expensive.
@@ -286,32 +318,25 @@ bool Scheduler::has_room(const Lane& lane) const noexcept {
          lane.bytes() <= window_.bytes - window_.bytes / 4;
 }
 
-void Scheduler::apply(LaneUnit& unit, UnitResult& result, SteadyTime began, SteadyTime now) {
+void Scheduler::apply_look_up(LaneUnit& unit, UnitResult& result) {
   LaneState& lane = *unit.lane;
-  if (unit.unclaimed) lane.topic.unclaimed += result.counts.unclaimed;
-  else note_store(result, began, now, lane.topic);
-  if (unit.looks_up) {
-    lane.lane.return_lent();
-    for (std::size_t i = 0; i < unit.works.size(); ++i) {
-      if (result.verdicts[i].kind != Verdict::Kind::settled) continue;
-      // If the message was handed out in the meantime, the worker that runs it reports it.
-      if (lane.phase != LaneState::Phase::open || !lane.lane.settle_waiting(unit.works[i].seq))
-        --result.counts.duplicates;
-    }
-    return;
-  }
+  lane.lane.return_lent();
   for (std::size_t i = 0; i < unit.works.size(); ++i) {
+    if (result.verdicts[i].kind != Verdict::Kind::settled) continue;
+    // If the message was handed out in the meantime, the worker that runs it reports it.
+    if (lane.phase != LaneState::Phase::open || !lane.lane.settle_waiting(unit.works[i].seq))
+      --result.counts.duplicates;
+  }
+}
+
+void Scheduler::apply(LaneState& lane, const std::vector<Work>& works, const UnitResult& result, SteadyTime now) {
+  for (std::size_t i = 0; i < works.size(); ++i) {
     const Verdict& verdict = result.verdicts[i];
     switch (verdict.kind) {
-      case Verdict::Kind::settled: lane.lane.settle(unit.works[i]); break;
-      case Verdict::Kind::put_back: lane.lane.put_back(unit.works[i]); break;
-      case Verdict::Kind::retry: lane.lane.retry(unit.works[i], now + verdict.delay, verdict.attempt); break;
+      case Verdict::Kind::settled: lane.lane.settle(works[i]); break;
+      case Verdict::Kind::put_back: lane.lane.put_back(works[i]); break;
+      case Verdict::Kind::retry: lane.lane.retry(works[i], now + verdict.delay, verdict.attempt); break;
     }
-  }
-  if (result.end == UnitResult::End::ran && !unit.works.empty()) {
-    const double mean = static_cast<double>(result.counts.took.count()) / static_cast<double>(unit.works.size());
-    TopicState& topic = lane.topic;
-    topic.mean_ns = topic.mean_ns <= 0 ? mean : topic.mean_ns * 0.75 + mean * 0.25;
   }
   // After a failure there may be more. Small units come first, so that the good messages between failing ones do not
   // run again and again.

@@ -55,17 +55,15 @@ class Scheduler {
   void stop();
   /// Why the consumer must stop: a handler has ended the transaction of its batch. Nothing starts any more.
   [[nodiscard]] std::optional<std::string> broken() const;
-
   // --- workers
   /// A worker's slot. It lives as long as the scheduler.
   WorkerSlot& add_worker();
   /// Waits for the next unit of work. False: the worker must end.
   bool next(LaneUnit& unit, WorkerSlot& slot);
-  void finish(LaneUnit& unit, UnitResult result, WorkerSlot& slot);
-
+  /// `results`: of the unit's own lane, and of the others, in their order.
+  void finish(LaneUnit& unit, std::vector<UnitResult> results, WorkerSlot& slot);
   // --- keeper
-  /// The work of each worker: its lane (null if it waits) and its watch.
-  [[nodiscard]] std::vector<std::pair<LanePtr, RunState*>> running();
+  [[nodiscard]] std::vector<WorkerAtWork> running();
   /// Call it often: returns permits for which no worker became free.
   void return_unused_permits();
   /// The store answered, or failed, in a call outside of the workers.
@@ -114,10 +112,12 @@ class Scheduler {
   [[nodiscard]] bool has_room(const Lane& lane) const noexcept;
   bool is_quiet_for(const LanePtr& lane, Missing& missing);
   void want_no_quiet(std::span<const LanePtr> lanes);
+  void join_others(LaneUnit& unit, SteadyTime now, std::size_t most);
   bool pick_look_up(const LanePtr& lane, LaneUnit& unit);
   std::size_t unit_size(const LaneState& lane) const;
   [[nodiscard]] SteadyTime next_event(SteadyTime now) const;
-  void apply(LaneUnit& unit, UnitResult& result, SteadyTime began, SteadyTime now);
+  void apply_look_up(LaneUnit& unit, UnitResult& result);
+  void apply(LaneState& lane, const std::vector<Work>& works, const UnitResult& result, SteadyTime now);
   void note_store(const UnitResult& result, SteadyTime began, SteadyTime now, const TopicState& topic);
   void store_changed(bool available, const std::string& why);
 

@@ -85,7 +85,7 @@ void Scheduler::cancel(std::span<const LanePtr> lanes) {
   {
     const std::lock_guard lock(mutex_);
     for (WorkerSlot& slot : slots_) {
-      if (slot.lane && std::find(lanes.begin(), lanes.end(), slot.lane) != lanes.end())
+      if (std::any_of(lanes.begin(), lanes.end(), [&](const LanePtr& lane) { return slot.works_on(*lane); }))
         stops.push_back(slot.watch.cancel());
     }
   }

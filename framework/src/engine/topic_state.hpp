@@ -35,7 +35,10 @@ struct TopicState {
   std::size_t asked = 0;                   ///< permits that were requested and not delivered yet
   std::vector<DeliveredPermit> delivered;  ///< and not used yet, in the order of their delivery
   double mean_ns = 0;                      ///< moving average of a message's time in a worker; 0: not known yet
-  std::int64_t unclaimed = 0;              ///< messages that ran unclaimed since the outage began
+  // Moving averages of mode transactional; 0: not known yet.
+  double handler_ns = 0;       ///< of a message's time in its handler
+  double transaction_ns = 0;   ///< of a transaction's own statements, with COMMIT
+  std::int64_t unclaimed = 0;  ///< messages that ran unclaimed since the outage began
   [[nodiscard]] bool needs_store() const noexcept { return runner.plan().mode != Mode::at_least_once; }
   [[nodiscard]] bool fails_open() const noexcept { return runner.plan().store_down == StoreDownPolicy::run; }
 };

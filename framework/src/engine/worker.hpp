@@ -1,6 +1,7 @@
 #pragma once
 // A worker thread: it takes units from the scheduler, and runs them.
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <vector>
@@ -16,10 +17,18 @@ namespace turnstile::detail {
 
 class Scheduler;
 
-/// The work of a worker: messages of one lane.
+/// Messages of one lane.
+struct LaneWork {
+  LanePtr lane;
+  std::vector<Work> works;
+  std::optional<SteadyTime> received_at{};  ///< when its first message arrived; only for traces
+};
+
+/// The work of a worker: messages of one lane, and of others of the same topic that share its transaction.
 struct LaneUnit {
   LanePtr lane;
   std::vector<Work> works;
+  std::vector<LaneWork> others;
   Permit permit;
   std::optional<std::chrono::nanoseconds> waited{};  ///< for the permit, if it was not there at once
   std::optional<SteadyTime> received_at{};           ///< when its first message arrived; only for traces
@@ -35,8 +44,17 @@ struct LaneUnit {
 struct WorkerSlot {
   RunState watch;
   // The scheduler's lock protects:
-  LanePtr lane;  ///< its current lane
+  std::vector<LanePtr> lanes;  ///< those that it works on
   SteadyTime since{};
+  [[nodiscard]] bool works_on(const LaneState& lane) const {
+    return std::any_of(lanes.begin(), lanes.end(), [&](const LanePtr& one) { return one.get() == &lane; });
+  }
+};
+
+/// The work of a worker, as the scheduler knew it.
+struct WorkerAtWork {
+  std::vector<LanePtr> lanes;  ///< empty: it waits
+  RunState* watch;
 };
 
 /// The loop of a worker thread, until the scheduler ends it. `store`: null if no topic needs it.

@@ -13,6 +13,8 @@
 
 #include "delivery/topic_runner.hpp"
 #include "tests/support/owned_block.hpp"
+#include "turnstile/context.hpp"
+#include "turnstile/outcome.hpp"
 #include "turnstile/testing/broker.hpp"
 #include "turnstile/testing/inbox.hpp"
 
@@ -50,16 +52,50 @@ inline std::ostream& operator<<(std::ostream& out, const Planned& p) {
              << "}";
 }
 
+/// A handler that acts as planned. Its effect has this name.
+inline Outcome act_on(const Planned& planned, std::string_view effect, Context& context) {
+  const bool fails = context.attempt() <= planned.failures;
+  switch (planned.act) {
+    case Act::fail:
+      if (fails) throw std::runtime_error("told to fail");
+      break;
+    case Act::throw_int:
+      if (fails) throw 7;
+      break;
+    case Act::fail_sql:
+      if (fails) context.tx().exec(kBadInsert, effect);
+      break;
+    case Act::fail_deferred:
+      if (fails) {
+        context.defer(kBadInsert, effect);
+        return Outcome::done();
+      }
+      break;
+    case Act::retry_after:
+      if (fails) return Outcome::retry_after(std::chrono::milliseconds(1));
+      break;
+    case Act::skip: return Outcome::skip();
+    case Act::reject: return Outcome::dead_letter("told to reject");
+    case Act::deferred_effect: context.defer(kInsert, effect); return Outcome::done();
+    case Act::effect:
+    case Act::no_id: break;
+  }
+  context.tx().exec(kInsert, effect);
+  return Outcome::done();
+}
+
 class OneBlock final : public OwnedBlock {
  public:
-  explicit OneBlock(const std::vector<Planned>& plan) : OwnedBlock(messages_of(plan)) {}
+  explicit OneBlock(const std::vector<Planned>& plan, std::int32_t partition = 0)
+      : OwnedBlock(messages_of(plan, partition)) {}
 
  private:
-  static std::vector<OwnedMessage> messages_of(const std::vector<Planned>& plan) {
+  static std::vector<OwnedMessage> messages_of(const std::vector<Planned>& plan, std::int32_t partition) {
     std::vector<OwnedMessage> owned;
     for (std::size_t i = 0; i < plan.size(); ++i) {
       OwnedMessage message;
       message.topic = "t";
+      message.partition = partition;
       message.offset = static_cast<Offset>(i);
       message.key = std::to_string(plan[i].key);
       message.payload = std::to_string(i);
@@ -82,9 +118,7 @@ struct RunnerFixture {
     broker.create_topic("t", 1);
     broker.create_topic("t.dlq", 1);
     inbox->fail(kBadInsert, "42P01");
-    const TopicPartition at{"t", 0};
-    const auto claim = inbox->claim_partitions("g", {&at, 1}, std::chrono::seconds(1)).front();
-    place = {at, claim.fence, claim.incarnation};
+    place = claim(0);
     settings.mode = Mode::transactional;
     settings.dead_letter = "";
     auto quiet = std::make_shared<spdlog::logger>("quiet", std::make_shared<spdlog::sinks::null_sink_mt>());
@@ -93,6 +127,12 @@ struct RunnerFixture {
     services.run_log = std::make_shared<detail::RunLog>(quiet, "test");
     runner = std::make_unique<detail::TopicRunner>(detail::plan_topic("t", settings), std::move(pipeline),
                                                    inbox->register_handler("t"), services);
+  }
+  /// Takes the partition from its last owner.
+  [[nodiscard]] detail::OwnedPartition claim(std::int32_t partition) const {
+    const TopicPartition at{"t", partition};
+    const auto claim = inbox->claim_partitions("g", {&at, 1}, std::chrono::seconds(1)).front();
+    return {at, claim.fence, claim.incarnation};
   }
 };
 

@@ -20,37 +20,6 @@ namespace {
 using namespace test;
 using testing::CommitFault;
 
-Outcome act_on(const Planned& planned, std::string_view offset, Context& context) {
-  const bool fails = context.attempt() <= planned.failures;
-  switch (planned.act) {
-    case Act::fail:
-      if (fails) throw std::runtime_error("told to fail");
-      break;
-    case Act::throw_int:
-      if (fails) throw 7;
-      break;
-    case Act::fail_sql:
-      if (fails) context.tx().exec(kBadInsert, offset);
-      break;
-    case Act::fail_deferred:
-      if (fails) {
-        context.defer(kBadInsert, offset);
-        return Outcome::done();
-      }
-      break;
-    case Act::retry_after:
-      if (fails) return Outcome::retry_after(std::chrono::milliseconds(1));
-      break;
-    case Act::skip: return Outcome::skip();
-    case Act::reject: return Outcome::dead_letter("told to reject");
-    case Act::deferred_effect: context.defer(kInsert, offset); return Outcome::done();
-    case Act::effect:
-    case Act::no_id: break;
-  }
-  context.tx().exec(kInsert, offset);
-  return Outcome::done();
-}
-
 struct Result {
   std::vector<std::string> effects;                    // offsets, in the order of commits
   std::map<Offset, std::pair<std::string, int>> dead;  // offset -> reason, attempts

@@ -112,13 +112,13 @@ TEST_F(KeeperTest, the_watchdog_speaks_while_the_store_hangs) {
   ASSERT_TRUE(eventually([&] { return store_->calls() == 1; }));
   ASSERT_TRUE(eventually([&] { return log().find("no progress for") != std::string::npos; })) << log();
   WorkerSlot& slot = scheduler_.add_worker();
-  scheduler_.locked([&] { slot.lane = lane_; });
+  scheduler_.locked([&] { slot.lanes = {lane_}; });
   OwnedMessage owned;
   owned.topic = "t";
   const auto token = slot.watch.start(Message(owned));
   EXPECT_TRUE(eventually([&] { return token.stop_requested(); })) << log();
   slot.watch.finish();
-  scheduler_.locked([&] { slot.lane.reset(); });
+  scheduler_.locked([&] { slot.lanes.clear(); });
 }
 
 }  // namespace

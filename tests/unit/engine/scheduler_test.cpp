@@ -83,7 +83,7 @@ class Crowd {
   void end_one() {
     UnitResult result;
     result.verdicts.assign(1, Verdict{.kind = Verdict::Kind::settled});
-    scheduler_.finish(units_.front(), result, *slots_.front());
+    scheduler_.finish(units_.front(), {result}, *slots_.front());
   }
   /// The time from the start of the first of the others to the start of this one, or a little more.
   steady_clock::duration start_one_more() {
@@ -165,7 +165,7 @@ bool starts_beside_many() {
     const auto which = static_cast<std::size_t>(i % workers);
     UnitResult result;
     result.verdicts.assign(1, Verdict{.kind = Verdict::Kind::settled});
-    scheduler.finish(units[which], result, *slots[which]);
+    scheduler.finish(units[which], {result}, *slots[which]);
     scheduler.next(units[which], *slots[which]);
     if (units[which].lane == single) return true;
   }
@@ -203,7 +203,7 @@ class WaitingWorker : public ::testing::Test {
   void end_as(const Verdict& verdict) {
     UnitResult result;
     result.verdicts.assign(unit_.works.size(), verdict);
-    scheduler_.finish(unit_, result, slot_);
+    scheduler_.finish(unit_, {result}, slot_);
   }
   LanePtr open(TopicState& topic, std::int32_t partition = 0) {
     auto lane = std::make_shared<LaneState>(topic, OwnedPartition{.at = {"t", partition}, .fence = {}});
@@ -322,7 +322,7 @@ class BusyWorker : public ::testing::Test {
   void end(std::size_t worker = 0) {
     UnitResult result;
     result.verdicts.assign(units_.at(worker).works.size(), Verdict{.kind = Verdict::Kind::settled});
-    scheduler_.finish(units_.at(worker), result, *workers_.at(worker));
+    scheduler_.finish(units_.at(worker), {result}, *workers_.at(worker));
   }
 
   std::shared_ptr<RunLog> run_log_ = quiet_log();
@@ -395,6 +395,143 @@ TEST_F(BusyWorker, may_be_cancelled_by_a_thread_that_its_callback_needs) {
   end();
   EXPECT_EQ(take(), lane);
   end();
+}
+
+/// Three lanes of a topic whose handlers are quick: each has some messages.
+class Sharing : public ::testing::Test {
+ protected:
+  Sharing() {
+    topic_->mean_ns = 1e6;
+    topic_->transaction_ns = 1e6;
+    topic_->handler_ns = 1e3;
+    for (std::int32_t partition = 0; partition < 3; ++partition)
+      lanes_.push_back(std::make_shared<LaneState>(*topic_, OwnedPartition{.at = {"t", partition}, .fence = {}}));
+  }
+  /// How many messages of each lane the next unit has. `waiting`: what each lane gets.
+  std::vector<std::size_t> taken(const std::vector<int>& waiting) {
+    for (std::size_t i = 0; i < lanes_.size(); ++i) {
+      scheduler_.open(lanes_[i]);
+      scheduler_.feed(*lanes_[i], block("t", static_cast<std::int32_t>(i), waiting[i]));
+    }
+    EXPECT_TRUE(scheduler_.next(unit_, slot_));
+    std::vector<std::size_t> counts;
+    for (const auto& lane : lanes_) counts.push_back(lane->lane.running());
+    return counts;
+  }
+  /// Ends the unit: the messages of its lanes, in their order, with these verdicts.
+  void finish(const std::vector<Verdict::Kind>& kinds) {
+    std::vector<UnitResult> results(kinds.size());
+    const auto verdict = [](Verdict::Kind kind) {
+      return Verdict{.kind = kind, .delay = {}, .attempt = kind == Verdict::Kind::retry ? 2 : 1};
+    };
+    results[0].verdicts.assign(unit_.works.size(), verdict(kinds[0]));
+    for (std::size_t k = 1; k < kinds.size(); ++k)
+      results[k].verdicts.assign(unit_.others[k - 1].works.size(), verdict(kinds[k]));
+    scheduler_.finish(unit_, std::move(results), slot_);
+  }
+
+  std::shared_ptr<RunLog> run_log_ = quiet_log();
+  std::unique_ptr<TopicState> topic_ = transactional_topic(run_log_);
+  std::vector<LanePtr> lanes_;
+  Scheduler scheduler_{Window{}, run_log_, [] {}};
+  WorkerSlot& slot_ = scheduler_.add_worker();
+  LaneUnit unit_;
+};
+using Counts = std::vector<std::size_t>;
+
+TEST_F(Sharing, few_messages_of_several_partitions_are_one_unit) {
+  EXPECT_EQ(taken({1, 2, 3}), (Counts{1, 2, 3}));
+  finish({Verdict::Kind::settled, Verdict::Kind::settled, Verdict::Kind::settled});
+  for (const auto& lane : lanes_) {
+    EXPECT_EQ(lane->lane.unsettled(), 0U);
+    EXPECT_EQ(lane->lane.running(), 0U);
+  }
+  EXPECT_TRUE(scheduler_.locked([&] { return scheduler_.all_idle_unlocked(); }));
+}
+
+TEST_F(Sharing, each_lane_has_its_own_verdicts) {
+  taken({1, 2, 3});
+  finish({Verdict::Kind::settled, Verdict::Kind::put_back, Verdict::Kind::retry});
+  EXPECT_EQ(lanes_[0]->lane.unsettled(), 0U);
+  EXPECT_EQ(lanes_[1]->lane.unsettled(), 2U);
+  EXPECT_EQ(lanes_[1]->lane.delayed(), 0U);
+  EXPECT_EQ(lanes_[2]->lane.delayed(), 3U);
+}
+
+TEST_F(Sharing, a_lane_with_many_messages_has_a_unit_of_its_own) { EXPECT_EQ(taken({2, 100, 2}), (Counts{2, 0, 2})); }
+
+TEST_F(Sharing, a_unit_of_many_messages_takes_no_others) {
+  EXPECT_EQ(taken({100, 2, 2}), (Counts{50, 0, 0}));  // of 1 ms each, within 50 ms
+}
+
+TEST_F(Sharing, before_the_times_are_known_nothing_is_shared) {
+  topic_->transaction_ns = 0;
+  EXPECT_EQ(taken({1, 2, 3}), (Counts{1, 0, 0}));
+}
+
+TEST_F(Sharing, handlers_that_take_longer_than_a_commit_run_beside_one_another) {
+  topic_->handler_ns = 600e3;  // one message, and not two
+  EXPECT_EQ(taken({1, 2, 3}), (Counts{1, 0, 0}));
+}
+
+TEST_F(Sharing, as_many_messages_as_their_handlers_take_no_longer_than_a_commit) {
+  topic_->handler_ns = 300e3;
+  EXPECT_EQ(taken({1, 1, 3}), (Counts{1, 1, 1}));
+}
+
+TEST_F(Sharing, after_a_failure_a_lane_runs_by_itself) {
+  lanes_[1]->unit_most = 1;
+  EXPECT_EQ(taken({1, 2, 3}), (Counts{1, 0, 3}));
+}
+
+TEST_F(Sharing, the_lane_that_failed_takes_no_others) {
+  lanes_[0]->unit_most = 1;
+  EXPECT_EQ(taken({1, 2, 3}), (Counts{1, 0, 0}));
+}
+
+TEST_F(Sharing, a_message_that_failed_runs_by_itself) {
+  taken({1, 2, 3});
+  finish({Verdict::Kind::settled, Verdict::Kind::retry, Verdict::Kind::put_back});
+  Counts counts;
+  for (int unit = 0; unit < 3; ++unit) {
+    ASSERT_TRUE(scheduler_.next(unit_, slot_));
+    EXPECT_TRUE(unit_.others.empty());
+    counts.push_back(unit_.works.size());
+    finish({Verdict::Kind::settled});
+  }
+  std::sort(counts.begin(), counts.end());
+  EXPECT_EQ(counts, (Counts{1, 1, 3}));
+}
+
+TEST_F(Sharing, a_lane_that_must_not_start_is_not_taken_along) {
+  lanes_[1]->phase = LaneState::Phase::draining;
+  EXPECT_EQ(taken({1, 2, 3}), (Counts{1, 0, 3}));
+}
+
+TEST_F(Sharing, a_suspect_and_what_may_be_one_run_by_themselves) {
+  lanes_[1]->lane.single_out({{1, 1}});
+  lanes_[2]->place.suspicion = std::make_shared<Suspicion>();
+  EXPECT_EQ(taken({1, 2, 3}), (Counts{1, 0, 0}));
+}
+
+TEST_F(Sharing, other_modes_share_nothing) {
+  const auto plain = plain_topic(run_log_);
+  plain->transaction_ns = 1e6;
+  for (std::int32_t partition = 0; partition < 3; ++partition)
+    lanes_[static_cast<std::size_t>(partition)] =
+        std::make_shared<LaneState>(*plain, OwnedPartition{.at = {"t", partition}, .fence = {}});
+  EXPECT_EQ(taken({1, 1, 1}), (Counts{1, 0, 0}));
+}
+
+/// A rebalance that takes one of the partitions away waits for the unit, and can cancel it.
+TEST_F(Sharing, a_lane_is_drained_when_the_shared_unit_has_ended) {
+  taken({1, 2, 3});
+  const std::vector<LanePtr> revoked{lanes_[2]};
+  EXPECT_FALSE(scheduler_.drain(revoked, steady_clock::now() + 10ms, [] { return false; }));
+  scheduler_.cancel(revoked);
+  EXPECT_TRUE(slot_.watch.cancelled());
+  finish({Verdict::Kind::put_back, Verdict::Kind::put_back, Verdict::Kind::put_back});
+  EXPECT_TRUE(scheduler_.drain(revoked, steady_clock::now() + 10s, [] { return false; }));
 }
 
 }  // namespace

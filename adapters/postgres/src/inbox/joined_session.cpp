@@ -21,6 +21,9 @@ class JoinedSession final : public ports::InboxSession {
 
   std::vector<ports::Admission> begin(const ports::InboxScope& scope,
                                       std::span<const ports::InboxEntry> entries) override;
+  std::vector<ports::Admission> begin_shared(const ports::InboxScope&, std::span<const ports::InboxShare>) override {
+    refuse_fences();
+  }
   Transaction& transaction() override { return transaction_; }
   void at_message(std::size_t) override {}
   bool undo_message() noexcept override { return false; }
@@ -58,6 +61,9 @@ class JoinedSession final : public ports::InboxSession {
     }
   }
   bool other_body(HandlerId handler, const ports::InboxEntry& entry);
+  [[noreturn]] static void refuse_fences() {
+    throw Error(Code::api_misused, "join() records ids in the caller's own transaction, which cannot be fenced");
+  }
   [[noreturn]] static void refuse_retries() {
     throw Error(Code::api_misused, "join(): the caller's own transaction has no stored retries");
   }
@@ -69,8 +75,7 @@ class JoinedSession final : public ports::InboxSession {
 
 std::vector<ports::Admission> JoinedSession::begin(const ports::InboxScope& scope,
                                                    std::span<const ports::InboxEntry> entries) {
-  if (scope.fence || numbers_records(scope.mode))
-    throw Error(Code::api_misused, "join() records ids in the caller's own transaction, which cannot be fenced");
+  if (scope.fence || numbers_records(scope.mode)) refuse_fences();
   handler_ = scope.handler;
   std::vector<std::size_t> order(entries.size());
   std::iota(order.begin(), order.end(), std::size_t{0});

@@ -36,6 +36,8 @@ class Session final : public ports::InboxSession, public Transaction {
 
   std::vector<ports::Admission> begin(const ports::InboxScope& scope,
                                       std::span<const ports::InboxEntry> entries) override;
+  std::vector<ports::Admission> begin_shared(const ports::InboxScope& scope,
+                                             std::span<const ports::InboxShare> shares) override;
   Transaction& transaction() override { return *this; }
   void at_message(std::size_t index) override;
   bool undo_message() noexcept override;
@@ -58,8 +60,19 @@ class Session final : public ports::InboxSession, public Transaction {
   std::vector<Result> run_own(const std::function<void(Pipeline&)>& fill);
 
  private:
+  /// Opens a transaction that takes these entries in. `send` sends the rest, and returns whether each is fresh.
+  using Admit = std::function<std::vector<ports::Admission>()>;
+  std::vector<ports::Admission> open(const ports::InboxScope& scope, std::span<const ports::InboxEntry> entries,
+                                     const Admit& admit);
+  void start(const ports::InboxScope& scope);
   std::vector<ports::Admission> admit(const ports::InboxScope& scope, std::span<const ports::InboxEntry> entries);
+  std::vector<ports::Admission> admit_shared(const ports::InboxScope& scope, std::span<const ports::InboxEntry> entries,
+                                             std::span<const ports::InboxShare> shares);
+  /// `rows`: a row without an id, and the fresh ids.
+  std::vector<ports::Admission> admissions_of(const PGresult* rows, HandlerId handler,
+                                              std::span<const ports::InboxEntry> entries);
   void add_scope(const ports::InboxScope& scope);
+  void add_timeouts(const ports::InboxScope& scope);
   // For numbered messages (session_numbered.cpp).
   std::vector<ports::Admission> admit_numbered(const ports::InboxScope& scope,
                                                std::span<const ports::InboxEntry> entries);
@@ -123,7 +136,7 @@ class Session final : public ports::InboxSession, public Transaction {
   Pool::Loan loan_;  // present exactly while a transaction is open
   std::unique_ptr<PqxxBridge> bridge_;
   HandlerId handler_{};
-  std::optional<Fence> fence_;
+  bool fenced_ = false;  // partitions belong to the transaction
   std::size_t message_ = 0;
   Pipeline::Mark message_mark_;           // where its statements begin
   std::optional<Failure> first_failure_;  // since the transaction was last sound

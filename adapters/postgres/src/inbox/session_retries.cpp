@@ -17,8 +17,9 @@ namespace turnstile::postgres {
 namespace {
 
 bool of_one_partition(const ports::DeferredRetry& one, const ports::DeferredRetry& other) {
-  return one.record.topic == other.record.topic && one.record.partition == other.record.partition &&
-         one.incarnation == other.incarnation && one.in_order == other.in_order;
+  return one.slot == other.slot && one.record.topic == other.record.topic &&
+         one.record.partition == other.record.partition && one.incarnation == other.incarnation &&
+         one.in_order == other.in_order;
 }
 
 std::optional<std::string_view> view_of(const std::optional<std::string>& bytes) {
@@ -132,7 +133,7 @@ std::vector<ports::RetryTurn> Session::retry_turns(std::span<const ports::RetryQ
 
 void Session::write_retries(const ports::RetryChanges& changes) {
   require_open("write_retries()");
-  if (!fence_) throw Error(Code::api_misused, "write_retries() needs a transaction with a fence");
+  if (!fenced_) throw Error(Code::api_misused, "write_retries() needs a transaction with a fence");
   // No structured bindings: lambdas of Clang 14 cannot capture them.
   const auto& taken_back = changes.taken_back;
   const auto& deferred = changes.deferred;
@@ -175,7 +176,7 @@ void Session::add_retries(const std::vector<const ports::DeferredRetry*>& all) {
   }
   to.add_int(handler_.value);
   add_uuid_array(to, all.size(), [&](std::size_t i) -> const MessageId& { return all[i]->id; });
-  to.add_int(fence_->slot);
+  to.add_int(first.slot);
   to.add_int(first.incarnation);
   add_int8s(to, all, [](const auto* retry) { return retry->record.offset; });
   add_int8s(to, all, [](const auto* retry) { return retry->attempts; });

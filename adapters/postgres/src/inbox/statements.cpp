@@ -35,6 +35,13 @@ constexpr std::string_view kFenced = R"(
   SELECT 1 FROM @.fence
    WHERE (SELECT true FROM timeouts) AND slot = $4::integer AND epoch = $5::bigint
      AND pg_catalog.pg_postmaster_start_time() = $6::timestamptz FOR SHARE)";
+/// The partitions of a shared transaction, in the order of slots, as a claim locks them. The epochs are few, and each row
+/// is found by its slot, whatever the table's statistics say.
+constexpr std::string_view kFencedShared = R"(
+  SELECT f.slot FROM unnest($4::bigint[], $5::bigint[]) AS g (slot, epoch)
+   CROSS JOIN LATERAL (
+     SELECT o.slot FROM @.fence o WHERE o.slot = g.slot::integer AND o.epoch = g.epoch FOR SHARE) AS f
+   WHERE (SELECT true FROM timeouts) AND pg_catalog.pg_postmaster_start_time() = $6::timestamptz)";
 /// Without a partition; it takes the same arguments.
 constexpr std::string_view kFree = R"(
   SELECT 1 WHERE (SELECT true FROM timeouts) AND $5::bigint IS NULL AND $6::timestamptz IS NULL)";
@@ -56,6 +63,16 @@ constexpr std::string_view kAdmitted = R"(
   ON CONFLICT DO NOTHING RETURNING id
 )
 SELECT NULL::uuid FROM owner UNION ALL SELECT id FROM fresh)";
+
+/// Of a shared transaction: nothing is taken in unless each of its epochs lasts.
+constexpr std::string_view kManyShared = R"(
+  SELECT $3::smallint, e.id, e.slot::integer, e.record_offset, e.fingerprint
+    FROM unnest($7::uuid[], $8::bigint[], $9::bigint[], $10::bigint[]) AS e (id, record_offset, fingerprint, slot)
+   WHERE (SELECT count(*) FROM owner) = cardinality($4::bigint[]) ORDER BY e.id)";
+constexpr std::string_view kAdmittedShared = R"(
+  ON CONFLICT DO NOTHING RETURNING id
+)
+SELECT NULL::uuid WHERE (SELECT count(*) FROM owner) = cardinality($4::bigint[]) UNION ALL SELECT id FROM fresh)";
 
 /// Three statements in one round trip. The first waits for a concurrent insert of the row. The second waits for a
 /// concurrent update, and then reads the row again. A single statement would decide by a snapshot from before it waited
@@ -488,6 +505,7 @@ Statements::Statements(const std::string& schema) {
             in(kOwner) + in(kFenced) + in(kTakeIn) + in(kOne) + in(kAdmitted)};
   free = {in(kOwner) + in(kFree) + in(kTakeIn) + in(kMany) + in(kAdmitted),
           in(kOwner) + in(kFree) + in(kTakeIn) + in(kOne) + in(kAdmitted)};
+  shared = in(kOwner) + in(kFencedShared) + in(kTakeIn) + in(kManyShared) + in(kAdmittedShared);
   add_progress = in(kOwner) + in(kFenced) + in(kAddProgress);
   lock_progress = in(kLockProgress);
   move_progress = in(kMoveProgress);

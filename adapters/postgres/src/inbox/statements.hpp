@@ -16,6 +16,7 @@ struct Statements {
   };
   Admit fenced;
   Admit free;
+  std::string shared;
   std::string add_progress;
   std::string lock_progress;
   std::string move_progress;

@@ -72,6 +72,12 @@ struct InboxScope {
   std::int64_t window = 1'024;
 };
 
+/// The messages of one partition, in a transaction that also has messages of others.
+struct InboxShare {
+  Fence fence;                          ///< of the partition
+  std::span<const InboxEntry> entries;  ///< its messages; lives during the call
+};
+
 /// The state of the transaction that begin() opened last.
 enum class Standing : std::uint8_t {
   sound,        ///< as far as known, it can be committed
@@ -93,6 +99,9 @@ class InboxSession {
   /// Throws Fenced (the epoch is over, or the store has another history than the fence), StoreBusy (repeat the whole),
   /// and StoreUnavailable. After an exception no transaction is open.
   virtual std::vector<Admission> begin(const InboxScope& scope, std::span<const InboxEntry> entries) = 0;
+  /// As begin(), for messages of several partitions, in mode transactional. `scope` has no fence. The result has the order
+  /// of the shares and their entries, and so has at_message(). Throws Fenced if one of the epochs is over.
+  virtual std::vector<Admission> begin_shared(const InboxScope& scope, std::span<const InboxShare> shares) = 0;
   /// The open transaction, as handlers see it.
   virtual Transaction& transaction() = 0;
   /// Statements that are deferred from here on belong to this message of the batch.
@@ -109,7 +118,7 @@ class InboxSession {
   /// ids that begin() admitted: a concurrent transaction that stores a retry of one of them has then ended. The row of a
   /// record that came back stays locked until the transaction ends.
   virtual std::vector<RetryTurn> retry_turns(std::span<const RetryQuestion> questions) = 0;
-  /// Queued like deferred statements; commit() must follow. It needs a transaction with a fence. If another record with
+  /// Queued like deferred statements; commit() must follow. It needs a transaction with fences. If another record with
   /// the id of a deferred message is stored already, that one stays as it is. When a message is settled, the next stored
   /// messages of its key are due.
   virtual void write_retries(const RetryChanges& changes) = 0;

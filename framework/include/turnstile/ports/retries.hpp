@@ -46,6 +46,7 @@ struct DeferredRetry {
   MessageId id;                       ///< of the message
   std::optional<RetryRef> back{};     ///< the record came back: its row is stored anew. Absent: the row is new
   OwnedMessage record;                ///< the record that failed; its place identifies it
+  std::int32_t slot = 0;              ///< of its partition, see Fence
   std::int32_t incarnation = 0;       ///< of the record's topic
   int attempts = 0;                   ///< how often its handler has failed
   std::chrono::milliseconds delay{};  ///< until the next attempt, by the store's clock; 0: it only waits for its key

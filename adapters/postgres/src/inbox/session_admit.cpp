@@ -1,0 +1,191 @@
+// How a session's transaction begins: its fences are checked, and its ids are taken in.
+
+#include <algorithm>
+#include <utility>
+
+#include "inbox/calls.hpp"
+#include "inbox/session.hpp"
+#include "turnstile/error.hpp"
+#include "wire/decode.hpp"
+#include "wire/encode.hpp"
+#include "wire/entries.hpp"
+
+namespace turnstile::postgres {
+
+std::vector<ports::Admission> Session::begin(const ports::InboxScope& scope,
+                                             std::span<const ports::InboxEntry> entries) {
+  return open(scope, entries, [&] { return admit(scope, entries); });
+}
+
+std::vector<ports::Admission> Session::begin_shared(const ports::InboxScope& scope,
+                                                    std::span<const ports::InboxShare> shares) {
+  std::vector<ports::InboxEntry> entries;
+  for (const auto& share : shares) {
+    entries.insert(entries.end(), share.entries.begin(), share.entries.end());
+    if (share.fence.history == shares.front().fence.history) continue;
+    rollback();
+    throw_fenced(shares.front().fence);  // the database has one history, so one of the epochs is over
+  }
+  return open(scope, entries, [&] { return admit_shared(scope, entries, shares); });
+}
+
+std::vector<ports::Admission> Session::open(const ports::InboxScope& scope, std::span<const ports::InboxEntry> entries,
+                                            const Admit& admit) {
+  rollback();
+  sort_distinct(entries, order_);
+  ended_ = false;
+  lost_.reset();
+  for (;;) {
+    loan_ = shared_->handlers.take();
+    const bool may_be_old = loan_->used;
+    try {
+      loan_->connection.patience(answer_within(shared_->settings, scope.lock_timeout));
+      auto admissions = admit();
+      loan_->connection.patience(std::nullopt);
+      return admissions;
+    } catch (const ConnectionLost& lost) {
+      close();
+      if (!may_be_old || lost.unanswered) throw_lost(lost);
+      // It was lost while idle, as after a restart of the server. Nothing was done, so a new connection can do it.
+      shared_->handlers.renew();
+    } catch (...) {
+      rollback();
+      throw;
+    }
+  }
+}
+
+void Session::send_entries(std::span<const ports::InboxEntry> entries) {
+  ArgumentBlock& to = loan_->pipeline.arguments();
+  const auto at = [&](std::size_t i) -> const ports::InboxEntry& { return entries[order_[i]]; };
+  if (order_.size() == 1) {
+    add_uuid(to, at(0).id);
+    to.add_int(at(0).offset);
+    if (at(0).fingerprint) to.add_int(*at(0).fingerprint);
+    else to.add_null(0);
+    return;
+  }
+  add_uuid_array(to, order_.size(), [&](std::size_t i) -> const MessageId& { return at(i).id; });
+  add_int8_array(to, order_.size(), [&](std::size_t i) { return std::optional(at(i).offset); });
+  add_int8_array(to, order_.size(), [&](std::size_t i) { return at(i).fingerprint; });
+}
+
+void Session::add_timeouts(const ports::InboxScope& scope) {
+  ArgumentBlock& to = loan_->pipeline.arguments();
+  to.add_int(scope.lock_timeout.count());
+  to.add_int(scope.idle_timeout.count());
+  to.add_int(scope.handler.value);
+}
+
+void Session::add_scope(const ports::InboxScope& scope) {
+  add_timeouts(scope);
+  ArgumentBlock& to = loan_->pipeline.arguments();
+  to.add_int(scope.fence ? scope.fence->slot : 0);
+  add_epoch(to, scope.fence);
+}
+
+void Session::start(const ports::InboxScope& scope) {
+  handler_ = scope.handler;
+  message_ = 0;
+  first_failure_.reset();
+  doom_.reset();
+  guarded_ = enclosed_ = savepoints_ = touched_ = prepared_ = false;
+  loan_->connection.forget_seen();
+  requests_.clear();
+  loan_->pipeline.next_transaction();
+  loan_->pipeline.add(shared_->statements.begin, kCaller);
+}
+
+std::vector<ports::Admission> Session::admit(const ports::InboxScope& scope,
+                                             std::span<const ports::InboxEntry> entries) {
+  const Statements& sql = shared_->statements;
+  start(scope);
+  fenced_ = scope.fence.has_value();
+  if (numbers_records(scope.mode) && !entries.empty()) return admit_numbered(scope, entries);
+  add_scope(scope);
+  send_entries(entries);
+  const Statements::Admit& admit = scope.fence ? sql.fenced : sql.free;
+  loan_->pipeline.add(order_.size() == 1 ? admit.one : admit.many, kCaller, Pipeline::Keep::binary);
+  const Answers answers = finish();
+  if (PQntuples(answers.kept.back().get()) == 0) throw_fenced(*scope.fence);
+  return admissions_of(answers.kept.back().get(), scope.handler, entries);
+}
+
+std::vector<ports::Admission> Session::admit_shared(const ports::InboxScope& scope,
+                                                    std::span<const ports::InboxEntry> entries,
+                                                    std::span<const ports::InboxShare> shares) {
+  std::vector<Fence> fences;
+  std::vector<std::int32_t> slots;
+  for (const auto& share : shares) {
+    fences.push_back(share.fence);
+    slots.insert(slots.end(), share.entries.size(), share.fence.slot);
+  }
+  // As a claim locks them, so that neither waits for the other in a circle.
+  std::sort(fences.begin(), fences.end(), [](const Fence& a, const Fence& b) { return a.slot < b.slot; });
+  start(scope);
+  fenced_ = true;
+  add_timeouts(scope);
+  ArgumentBlock& to = loan_->pipeline.arguments();
+  const auto of_fences = [&](auto number_of) {
+    add_int8_array(to, fences.size(), [&](std::size_t i) { return std::optional<std::int64_t>(number_of(fences[i])); });
+  };
+  of_fences([](const Fence& fence) { return fence.slot; });
+  of_fences([](const Fence& fence) { return fence.epoch.value; });
+  add_timestamptz(to, fences.front().history);
+  const auto at = [&](std::size_t i) -> const ports::InboxEntry& { return entries[order_[i]]; };
+  add_uuid_array(to, order_.size(), [&](std::size_t i) -> const MessageId& { return at(i).id; });
+  add_int8_array(to, order_.size(), [&](std::size_t i) { return std::optional(at(i).offset); });
+  add_int8_array(to, order_.size(), [&](std::size_t i) { return at(i).fingerprint; });
+  add_int8_array(to, order_.size(), [&](std::size_t i) { return std::optional<std::int64_t>(slots[order_[i]]); });
+  loan_->pipeline.add(shared_->statements.shared, kCaller, Pipeline::Keep::binary);
+  const Answers answers = finish();
+  if (PQntuples(answers.kept.back().get()) == 0) throw_fenced(fences.front());
+  return admissions_of(answers.kept.back().get(), scope.handler, entries);
+}
+
+std::vector<ports::Admission> Session::admissions_of(const PGresult* rows, HandlerId handler,
+                                                     std::span<const ports::InboxEntry> entries) {
+  std::vector<ports::Admission> admissions(entries.size(), ports::Admission::duplicate);
+  auto expected = order_.begin();
+  for (int row = 0; row < PQntuples(rows); ++row) {
+    if (PQgetisnull(rows, row, 0)) continue;
+    const MessageId id = id_in(rows, row);
+    // Usually they come back in the order in which they were sent.
+    if (expected == order_.end() || entries[*expected].id != id) {
+      expected = std::lower_bound(order_.begin(), order_.end(), id, [&](std::uint32_t index, const MessageId& sought) {
+        return entries[index].id < sought;
+      });
+    }
+    admissions[*expected++] = ports::Admission::fresh;
+  }
+  compare_fingerprints(handler, entries, admissions);
+  return admissions;
+}
+
+void Session::compare_fingerprints(HandlerId handler, std::span<const ports::InboxEntry> entries,
+                                   std::vector<ports::Admission>& admissions) {
+  std::vector<std::uint32_t> asked;
+  for (std::uint32_t i = 0; i < entries.size(); ++i) {
+    if (admissions[i] == ports::Admission::duplicate && entries[i].fingerprint) asked.push_back(i);
+  }
+  if (asked.empty()) return;
+  Pipeline& pipeline = loan_->pipeline;
+  pipeline.arguments().add_int(handler.value);
+  add_uuid_array(pipeline.arguments(), asked.size(),
+                 [&](std::size_t i) -> const MessageId& { return entries[asked[i]].id; });
+  pipeline.add(shared_->statements.fingerprints, kCaller, Pipeline::Keep::binary);
+  const Answers answers = finish();
+
+  const PGresult* rows = answers.kept.back().get();
+  std::vector<std::pair<MessageId, std::int64_t>> stored;
+  for (int row = 0; row < PQntuples(rows); ++row) stored.emplace_back(id_in(rows, row), int64_in(rows, row, 1));
+  std::sort(stored.begin(), stored.end());
+  for (const std::uint32_t i : asked) {
+    const auto found = std::lower_bound(stored.begin(), stored.end(), entries[i].id,
+                                        [](const auto& kept, const MessageId& id) { return kept.first < id; });
+    const bool known = found != stored.end() && found->first == entries[i].id;
+    if (known && found->second != *entries[i].fingerprint) admissions[i] = ports::Admission::mismatch;
+  }
+}
+
+}  // namespace turnstile::postgres
