@@ -29,7 +29,9 @@ class Domain {
                         .client = "client",
                         .lease_ms = static_cast<std::uint32_t>(lease_ms),
                         .weight = 1,
-                        .knows = 1};
+                        .knows = 1,
+                        .was = {},
+                        .knows_rest = true};
       settings.next_id = [this] { return random_() | 1; };
       Seat& seat = seats_.emplace_back(Member(settings), std::vector<std::string>{}, std::vector<Held>(each_));
       for (std::int64_t k = 0; k < each; ++k) {

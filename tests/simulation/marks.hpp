@@ -49,8 +49,9 @@ enum class Mark : std::uint8_t {
   clock_stopped,
   record_unread,
   no_room_for_a_name,
+  rested,
 };
-inline constexpr std::array<std::string_view, 41> kMarkNames{
+inline constexpr std::array<std::string_view, 42> kMarkNames{
     "a duplicate was ignored",
     "an event of an old epoch was ignored",
     "a stranger was ignored",
@@ -92,6 +93,7 @@ inline constexpr std::array<std::string_view, 41> kMarkNames{
     "a process's clock stopped while it was paused",
     "a record could not be read for a while",
     "the domain had no room for a limiter's name",
+    "a member rested",
 };
 
 using Marks = std::array<std::uint64_t, kMarkNames.size()>;

@@ -63,8 +63,10 @@ void Process::begin() {
   settings.reserve_time = std::chrono::milliseconds{site_.reserve_ms};
   settings.snapshot_every = site_.snapshot_every;
   if (site_.most_limiters > 0) settings.most_limiters = site_.most_limiters;
-  detail::DomainEnvironment environment{
-      .clock = [this] { return local_now(); }, .next_id = [this] { return random_.next() | 1; }, .knows = site_.knows};
+  detail::DomainEnvironment environment{.clock = [this] { return local_now(); },
+                                        .next_id = [this] { return random_.next() | 1; },
+                                        .knows = site_.knows,
+                                        .knows_rest = site_.knows_rest};
   try {
     domain_ = std::make_shared<detail::DomainMember>(std::move(log), settings, silent(), std::move(environment));
   } catch (const BrokerError&) {  // it would end, and would be started again

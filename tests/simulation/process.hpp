@@ -28,6 +28,7 @@ struct Site {
   std::uint32_t lease_ms = 2'000;
   std::uint32_t weight = 1;
   std::uint32_t knows = 1;
+  bool knows_rest = true;
   std::uint32_t most_limiters = 0;  ///< 0: the default
   bool strict = false;
   std::uint32_t reserve = 0, reserve_for = 0, reserve_ms = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <set>
 
 #include "tests/simulation/chaos.hpp"
 #include "tests/simulation/describe.hpp"
@@ -66,6 +67,7 @@ void World::run() {
   schedule.run_until(schedule.now() + Time{sites_.front().lease_ms} * kMillisecond);
   must_be_whole();
   must_be_quiet();
+  if (random.chance(20) && !version_moved_on()) must_rest();
 }
 
 /// Until the consequences of chaos are over: leases end, claims are made again, and reserves are released.
@@ -96,6 +98,8 @@ void World::set_up() {
   const auto most_limiters = static_cast<std::uint32_t>(uses.size() > 1 && random.chance(20) ? uses.size() - 1 : 0);
   const bool strict = random.chance(40);
   const bool weighted = random.chance(20);
+  Random of_builds(plan_.seed ^ 0x72657374);      // another stream: the rest of a seed's run stays as it was
+  const bool before_rest = of_builds.chance(15);  // some processes are of a build before members could rest
   const std::int64_t oldest = plan_.has(Fault::version_skew) ? random.between(0, count) : -1;
   const std::int64_t snapshot_every = std::int64_t{8} << random.between(1, 3);
   for (int i = 0; i < count; ++i) {
@@ -105,6 +109,7 @@ void World::set_up() {
               .lease_ms = lease_ms,
               .weight = static_cast<std::uint32_t>(weighted ? random.between(1, 3) : 1),
               .knows = oldest >= 0 && i != oldest ? kNewestVersion + 1 : kNewestVersion,
+              .knows_rest = !before_rest || of_builds.chance(50),
               .most_limiters = most_limiters,
               .strict = strict,
               .reserve = reserves ? static_cast<std::uint32_t>(random.between(1, kMostReserve)) : 0,
@@ -387,15 +392,27 @@ void World::must_be_fair() {
   schedule.run_until(schedule.now() + 4 * kSecond);
   const bool turns =
       std::any_of(uses.begin(), uses.end(), [&](const auto& use) { return shared(use.name) < all.size(); });
-  for (Position position = begin; !turns && position < log.end(); ++position) {
-    if (!std::holds_alternative<Keep>(log.at(position).event.body))
-      throw Broken("nothing changes, and yet there is something to say: " + describe(log.at(position).event));
-  }
+  if (!turns) must_only_keep(begin);
   for (Process* process : all) {
     for (const auto& workers : process->limiters()) {
       if (workers->is_served() && workers->finished() == finished.at(workers.get()))
         throw Broken(process->name() + " has waited for a permit of " + workers->use().name + " for four seconds");
     }
+  }
+}
+
+/// From this position on. A member that died at rest is found dead late, and its partitions are then claimed again.
+void World::must_only_keep(Position from) const {
+  std::set<MemberId> have_claimed;
+  for (Position position = from; position < log.end(); ++position) {
+    const Event& event = log.at(position).event;
+    if (std::holds_alternative<Keep>(event.body)) continue;
+    const auto* const expire = std::get_if<Expire>(&event.body);
+    const auto all = living();
+    const auto is_alive = [&](const Process* process) { return process->member().id() == expire->member; };
+    if (expire != nullptr && std::none_of(all.begin(), all.end(), is_alive)) continue;
+    if (std::holds_alternative<PartitionsClaimed>(event.body) && have_claimed.insert(event.member).second) continue;
+    throw Broken("nothing changes, and yet there is something to say: " + describe(event));
   }
 }
 
@@ -427,6 +444,35 @@ void World::must_be_quiet() {
   }
   const auto again = restore(save(state));
   if (!again || *again != state) throw Broken("a snapshot of the last state is another state");
+}
+
+/// Members that hold, want and reserve nothing seldom write, and none takes another for dead, or the log for silent.
+void World::must_rest() {
+  const Time lease = Time{sites_.front().lease_ms} * kMillisecond;
+  const auto& members = checks.state().members;
+  const bool all_know =
+      std::all_of(members.begin(), members.end(), [](const auto& member) { return member.second.about.knows_rest; });
+  schedule.run_until(schedule.now() + lease);
+  const Position begin = log.end();
+  schedule.run_until(schedule.now() + 4 * lease);
+  must_only_keep(begin);
+  std::map<MemberId, int> keeps, expires;
+  for (Position position = begin; position < log.end(); ++position) {
+    const Event& event = log.at(position).event;
+    if (std::holds_alternative<Keep>(event.body)) ++keeps[event.member];
+    if (std::holds_alternative<Expire>(event.body)) ++expires[event.member];
+  }
+  for (Process* process : living()) {
+    const Member& member = process->member();
+    if (member.heard_until() <= process->local_now())
+      throw Broken(process->name() + " takes the log for silent, and rests");
+    if (!all_know || !rests(checks.state(), member.id())) continue;
+    mark(Mark::rested);
+    // One in 2.5 leases, by clocks that differ by up to a tenth. What it says of others may wake it up.
+    if (keeps[member.id()] > 2 + expires[member.id()])
+      throw Broken(process->name() + " rests, and has written " + std::to_string(keeps[member.id()]) +
+                   " Keeps within four leases");
+  }
 }
 
 }  // namespace turnstile::simulation

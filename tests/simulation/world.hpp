@@ -80,6 +80,8 @@ class World {
   void must_not_withhold();
   void must_be_fair();
   void must_be_quiet();
+  void must_rest();
+  void must_only_keep(tokens::Position from) const;
   void nobody_ends_early(const tokens::Event& event, const tokens::Effects& effects) const;
   void outside_holds() const;
   [[nodiscard]] bool version_moved_on() const { return checks.state().version > tokens::kNewestVersion; }

@@ -40,7 +40,9 @@ tokens::MemberSettings member_settings(const TokenSettings& settings, const Doma
                   .weight = settings.weight,
                   .knows = environment.knows,
                   .reserve_ms = settings.reserve > 0 ? milliseconds_of(settings.reserve_time) : 0,
-                  .most_limiters = settings.most_limiters};
+                  .most_limiters = settings.most_limiters,
+                  .was = {},
+                  .knows_rest = environment.knows_rest};
   member.next_id = environment.next_id;
   member.turn = std::chrono::microseconds(settings.turn).count();
   member.checkpoint_every = settings.snapshot_every;

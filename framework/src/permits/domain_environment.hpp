@@ -14,6 +14,7 @@ struct DomainEnvironment {
   std::function<tokens::Micros()> clock;      ///< steady
   std::function<tokens::MemberId()> next_id;  ///< returns a new id for each call
   std::uint32_t knows = tokens::kNewestVersion;
+  bool knows_rest = true;  ///< false: as builds before that
   static DomainEnvironment of_this_process();
 };
 

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
+
+#include "tokens/apply.hpp"
 
 namespace turnstile {
 
@@ -36,7 +39,7 @@ namespace turnstile::detail {
 namespace {
 
 PermitsView::Holder holder_of(tokens::MemberId id, const tokens::MemberEntry& member, const tokens::Holding& holding,
-                              tokens::Count reserved) {
+                              std::chrono::milliseconds lease, tokens::Count reserved) {
   return {.member = id,
           .client = member.about.client,
           .host = member.about.host,
@@ -50,7 +53,7 @@ PermitsView::Holder holder_of(tokens::MemberId id, const tokens::MemberEntry& me
           .configured = static_cast<std::int64_t>(holding.limit),
           .strict = holding.strict,
           .heard_at = member.last,
-          .lease = std::chrono::milliseconds{member.about.lease_ms},
+          .lease = lease,
           .reserved = static_cast<std::int64_t>(reserved)};
 }
 
@@ -59,6 +62,7 @@ PermitsView::Holder holder_of(tokens::MemberId id, const tokens::MemberEntry& me
 PermitsView view_of(const tokens::State& state) {
   PermitsView view;
   view.position = state.last;
+  const std::set<tokens::MemberId> resting = tokens::resting(state);
   for (const auto& [name, limiter] : state.limiters) {
     auto& entry = view.limiters.emplace_back();
     entry.limiter = name;
@@ -68,7 +72,10 @@ PermitsView view_of(const tokens::State& state) {
     if (limiter.set) entry.set = static_cast<std::int64_t>(*limiter.set);
     for (const auto& [id, holding] : limiter.holdings) {
       if (holding.limit > 0) entry.configured.push_back(static_cast<std::int64_t>(holding.limit));
-      entry.holders.push_back(holder_of(id, state.members.at(id), holding, state.reserved(name, id)));
+      const tokens::MemberEntry& member = state.members.at(id);
+      const std::chrono::milliseconds lease{member.about.lease_ms};
+      entry.holders.push_back(holder_of(id, member, holding, resting.contains(id) ? lease * tokens::kRestLeases : lease,
+                                        state.reserved(name, id)));
     }
   }
   for (const auto& [at, set] : state.limit_history.changes) {

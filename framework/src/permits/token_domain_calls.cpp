@@ -100,7 +100,7 @@ ports::LimiterState DomainMember::state_of(const std::string& name, std::int64_t
 
 std::optional<ports::TokenLogState> DomainMember::log_state() const {
   const std::lock_guard lock(mutex_);
-  const tokens::Micros left = std::max<tokens::Micros>(member_.open_until() - now(), 0);
+  const tokens::Micros left = std::max<tokens::Micros>(member_.heard_until() - now(), 0);
   const bool joined = member_.phase() == tokens::Member::Phase::joined && behind_.empty();
   ports::TokenLogState state{
       .available = joined && left > 0,
@@ -219,7 +219,7 @@ LimitersHealth DomainMember::health() const {
   const auto phase = member_.phase();
   if (phase == tokens::Member::Phase::halted) return {LimitersHealth::State::halted, member_.why_halted()};
   const bool joined = phase == tokens::Member::Phase::joined;
-  if (joined && behind_.empty() && member_.open_until() > now()) return {};
+  if (joined && behind_.empty() && member_.heard_until() > now()) return {};
   const std::string why =
       reports_.write_failure().empty() ? std::string() : " (writing failed: " + reports_.write_failure() + ")";
   return {LimitersHealth::State::cut_off,

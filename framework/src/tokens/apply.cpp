@@ -294,4 +294,26 @@ bool shows(const State& state, MemberId member, const Line& line) {
          state.reserved(line.limiter, member) == line.reserve;
 }
 
+bool rests(const State& state, MemberId id) {
+  const auto member = state.members.find(id);
+  if (member == state.members.end() || !member->second.about.knows_rest || state.reserves.contains(id)) return false;
+  return std::all_of(state.limiters.begin(), state.limiters.end(), [&](const auto& limiter) {
+    const auto holding = limiter.second.holdings.find(id);
+    return holding == limiter.second.holdings.end() || is_at_rest(holding->second);
+  });
+}
+
+std::set<MemberId> resting(const State& state) {
+  std::set<MemberId> all;
+  for (const auto& [id, member] : state.members) {
+    if (member.about.knows_rest && !state.reserves.contains(id)) all.insert(id);
+  }
+  for (const auto& [name, limiter] : state.limiters) {
+    for (const auto& [id, holding] : limiter.holdings) {
+      if (!is_at_rest(holding)) all.erase(id);
+    }
+  }
+  return all;
+}
+
 }  // namespace turnstile::tokens

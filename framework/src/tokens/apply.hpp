@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <vector>
 
@@ -37,5 +38,14 @@ Effects apply(State& state, Position position, const Event& event);
 /// Whether a Keep of the member with this line would change nothing: the state shows already what the line reports. The
 /// place in the line of a member that wants nothing does not count: it gets a new one with its next wish.
 [[nodiscard]] bool shows(const State& state, MemberId member, const Line& line);
+
+/// A member that rests has this many times its lease, and sends Keeps as much more seldom.
+inline constexpr std::uint32_t kRestLeases = 10;
+
+/// Whether nothing would return if the member ended: it holds, wants and reserves nothing. That changes only by its own
+/// events.
+[[nodiscard]] bool rests(const State& state, MemberId member);
+/// All of them.
+[[nodiscard]] std::set<MemberId> resting(const State& state);
 
 }  // namespace turnstile::tokens

@@ -65,6 +65,11 @@ inline bool runs_despite_fences(const Holding& holding) {
   return holding.outlives_fence && !TURNSTILE_PLANTED(fence_reclaims_services);
 }
 
+/// Nothing of it would return to others.
+inline bool is_at_rest(const Holding& holding) {
+  return holding.wants == 0 && (holding.held() == 0 || TURNSTILE_PLANTED(rests_with_permits));
+}
+
 /// The correct rule keeps a member's reserve when its lease ends.
 inline bool reserve_ends_too() { return TURNSTILE_PLANTED(reserve_ends_with_the_lease); }
 

@@ -46,6 +46,9 @@ struct Joined {
   std::uint32_t reserve_ms = 0;
   std::uint32_t most_limiters = 0;  ///< of the domain; the largest value of any member is in effect. 0: the default
   std::vector<MemberId> was{};      ///< earlier lives of the same process, whose reserves it takes over
+  /// Its build knows that a member that rests (apply.hpp) has a longer lease. No influence on permits, so it is no part of
+  /// the digest.
+  bool knows_rest = false;
   bool operator==(const Joined&) const = default;
 };
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tokens/apply.hpp"
+
 namespace turnstile::tokens {
 
 namespace {
@@ -24,15 +26,22 @@ std::vector<Expire> LeaseEnds::propose(const State& state, MemberId self, Micros
       continue;
     }
     const Due due = due_.at(id);
+    if (knows_rest_ && !due.rested && !reserves && rests(state, id)) {
+      const Micros lease = Micros{silent->second.about.lease_ms} * 1'000;
+      expect(id, {.at = due.at + lease * (kRestLeases - 1), .rested = true});
+      continue;
+    }
     if (!due.ranked) {
       const Position own = state.members.at(self).joined_at;
       const auto older = std::count_if(state.members.begin(), state.members.end(),
                                        [&](const auto& m) { return m.first != id && m.second.joined_at < own; });
-      expect(id, {.at = due.at + std::min(older * (lease_ / kRankSteps), lease_ / kRankMost), .ranked = true});
+      expect(id, {.at = due.at + std::min(older * (lease_ / kRankSteps), lease_ / kRankMost),
+                  .ranked = true,
+                  .rested = due.rested});
       continue;
     }
     proposals.push_back(reserves ? Expire{id, kNowhere, true} : Expire{id, silent->second.last});
-    expect(id, {.at = now + lease_ / kRankMost, .ranked = true});
+    expect(id, {.at = now + lease_ / kRankMost, .ranked = true, .rested = true});
   }
   return proposals;
 }

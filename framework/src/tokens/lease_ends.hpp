@@ -15,8 +15,8 @@ namespace turnstile::tokens {
 
 class LeaseEnds {
  public:
-  /// `lease`: this member's own.
-  explicit LeaseEnds(Micros lease) : lease_(lease) {}
+  /// `lease`: this member's own. `knows_rest`: see Joined.
+  LeaseEnds(Micros lease, bool knows_rest) : lease_(lease), knows_rest_(knows_rest) {}
 
   /// An event of this member was read now. Its lease ends if none is read for this time.
   void heard_from(MemberId id, std::uint32_t lease_ms, Micros now) {
@@ -33,11 +33,13 @@ class LeaseEnds {
   struct Due {
     Micros at = 0;        ///< when its lease ends, or when to propose its expiry (again)
     bool ranked = false;  ///< the older members had their chance to propose it
+    bool rested = false;  ///< its longer lease was taken into account, if it rests
   };
 
   void expect(MemberId id, Due due);
 
   const Micros lease_;
+  const bool knows_rest_;
   std::map<MemberId, Due> due_;                      ///< for each other member
   std::set<std::pair<Micros, MemberId>> due_order_;  ///< the same, soonest first
 };

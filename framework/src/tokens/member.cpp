@@ -25,13 +25,18 @@ Micros margin_of(const MemberSettings& settings) {
 }
 /// Whether it reports again with each Keep that nothing runs any more.
 bool repeats_drained() { return !TURNSTILE_PLANTED(drained_said_once); }
+/// A member of a build before knows_rest expires a member that rests after its usual lease.
+bool know_rest(const State& state) {
+  return TURNSTILE_PLANTED(rests_beside_others) || std::all_of(state.members.begin(), state.members.end(),
+                                                               [](const auto& m) { return m.second.about.knows_rest; });
+}
 
 }  // namespace
 
 Member::Member(MemberSettings settings)
     : settings_(std::move(settings)),
       id_(settings_.next_id()),
-      lease_ends_(settings_.lease()),
+      lease_ends_(settings_.lease(), settings_.about.knows_rest),
       checkpoints_(settings_.checkpoint_every) {}
 
 // --- inputs ----------------------------------------------------------------------------------------------------------
@@ -109,6 +114,7 @@ void Member::begin_anew() {
 void Member::distrust(Micros now) {
   trusted_from_ = now;
   renewed_at_ = 0;
+  rested_ = false;
   next_keep_ = 0;
   next_tick_ = 0;
 }
@@ -148,6 +154,8 @@ void Member::read(const State& state, Position position, const Event& event, con
   const auto sender = state.members.find(event.member);
   if (sender != state.members.end() && sender->second.last == position && event.member != id_)
     lease_ends_.heard_from(event.member, sender->second.about.lease_ms, now);
+  const auto* const joined = std::get_if<Joined>(&event.body);
+  if (rested_ && joined != nullptr && !joined->knows_rest) next_keep_ = 0;
   if (auto why = checkpoints_.read(id_, state, position, event)) halt(std::move(*why));
   if (phase_ != Phase::joined) return;
   for (auto& [name, use] : uses_) follow(state, name, use);
@@ -192,7 +200,9 @@ void Member::read_own(const State& state, Position position, const Event& event,
   see_what_is_gone(state, event);
   const auto self = state.members.find(id_);
   const bool counted = self != state.members.end() && self->second.last == position;
-  if (renews(counted) && own.at >= trusted_from_) renewed_at_ = std::max(renewed_at_, lease_begins(own.at, now));
+  if (!renews(counted) || own.at < trusted_from_) return;
+  renewed_at_ = std::max(renewed_at_, lease_begins(own.at, now));
+  rested_ = false;
 }
 
 // --- time ------------------------------------------------------------------------------------------------------------
@@ -203,7 +213,12 @@ void Member::tick(const State& state, Micros now) {
   if (!join_sent_) join(now);
   if (phase_ == Phase::joining) return;
   say_partitions(state, now);
-  if (now >= next_keep_) keep(state, now);
+  if (now >= next_keep_) {
+    const bool rests = next_keep_ > 0 && may_rest(state, now);
+    next_keep_ = now + settings_.lease() / settings_.keeps_per_lease;
+    rested_ = rested_ || rests;
+    if (!rests) keep(state, now);
+  }
   for (auto& [name, use] : uses_) balance(state, name, use, now);
   drain(state, now);
   for (const Expire& expire : lease_ends_.propose(state, id_, now)) send(now, expire);
@@ -220,8 +235,20 @@ void Member::join(Micros now) {
   if (phase_ == Phase::joined) next_keep_ = 0;
 }
 
+/// What it has said before is known to all, and nothing would return if it ended.
+bool Member::may_rest(const State& state, Micros now) const {
+  const Micros between = settings_.lease() / settings_.keeps_per_lease;
+  if (now >= kept_at_ + kRestLeases * between || renewed_at_ == 0 || !unread_.empty()) return false;
+  const bool is_idle = std::all_of(uses_.begin(), uses_.end(), [](const auto& of) {
+    const LimiterUse& use = of.second;
+    return (use.known || use.refused) && !use.is_going() && !use.closing && use.held() == 0 && use.demand.wants == 0 &&
+           use.demand.busy == 0 && use.said.wants == 0;
+  });
+  return is_idle && rests(state, id_) && know_rest(state) && !state.members.at(id_).draining;
+}
+
 void Member::keep(const State& state, Micros now) {
-  next_keep_ = now + settings_.lease() / settings_.keeps_per_lease;
+  kept_at_ = now;
   Keep keep;
   // An event that was not read back yet may change what the state shows.
   const bool is_known = unread_.empty();
@@ -278,15 +305,11 @@ bool Member::is_revoking(const Partition& partition) const {
   });
 }
 
-bool Member::is_draining(const State& state) const {
-  const auto self = state.members.find(id_);
-  return self != state.members.end() && self->second.draining;
-}
-
 /// Other members claimed all partitions of this member. It reports when nothing runs any more under permits that a
 /// fence returns.
 void Member::drain(const State& state, Micros now) {
-  if (!is_draining(state)) {
+  const auto self = state.members.find(id_);
+  if (self == state.members.end() || !self->second.draining) {
     drained_said_ = false;
     return;
   }
@@ -310,6 +333,7 @@ void Member::begin_life() {
   join_sent_ = false;
   unread_.clear();
   renewed_at_ = 0;
+  rested_ = false;
   drained_said_ = false;
   lease_ends_.clear();
   to_revoke_.clear();
@@ -342,6 +366,13 @@ Count Member::reserved(const State& state, const std::string& limiter) const {
 bool Member::is_refused(const std::string& limiter) const {
   const auto use = uses_.find(limiter);
   return use != uses_.end() && use->second.refused;
+}
+
+Micros Member::heard_until() const {
+  if (!rested_ || phase_ != Phase::joined || renewed_at_ == 0) return open_until();
+  const Micros margin = margin_of(settings_);
+  if (!unread_.empty()) return unread_.front().at + settings_.lease() - margin;
+  return renewed_at_ + kRestLeases * settings_.lease() - margin;
 }
 
 Micros Member::open_until() const {

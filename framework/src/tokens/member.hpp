@@ -8,9 +8,7 @@
 //
 // Its own deadline is a lease after it *sent* the last event that it has read back, less a margin. Other members may
 // expire it a lease after they *read* its last event. Its own deadline therefore passes first, for any clock offset and
-// any delay of reading.
-//
-// Not thread-safe.
+// any delay of reading. Not thread-safe.
 
 #include <algorithm>
 #include <cstdint>
@@ -72,6 +70,8 @@ class Member {
   std::vector<Order> take_orders();
   /// Nothing may start at this time or later.
   [[nodiscard]] Micros open_until() const;
+  /// From then on the log counts as silent: it should have read back what it has sent. Later than open_until() at rest.
+  [[nodiscard]] Micros heard_until() const;
   /// Nothing may start on its reserve at this time or later, unless newer records are read.
   [[nodiscard]] Micros reserve_until() const;
   /// Permits of the limiter that it may use while the log is unavailable.
@@ -102,6 +102,7 @@ class Member {
   void let_go(const std::string& name, LimiterUse& use, Micros now);
   void join(Micros now);
   void keep(const State& state, Micros now);
+  [[nodiscard]] bool may_rest(const State& state, Micros now) const;
   void read_own(const State& state, Position position, const Event& event, const Effects& effects, Micros now);
   void follow(const State& state, const std::string& name, LimiterUse& use);
   void see_what_is_gone(const State& state, const Event& event);
@@ -113,7 +114,6 @@ class Member {
   void say_partitions(const State& state, Micros now);
   [[nodiscard]] bool is_revoking(const Partition& partition) const;
   void drain(const State& state, Micros now);
-  [[nodiscard]] bool is_draining(const State& state) const;
   void wake_at(Micros time) { next_tick_ = std::min(next_tick_, time); }
 
   const MemberSettings settings_;
@@ -127,8 +127,9 @@ class Member {
   std::deque<Sent> unread_;  ///< sent and not read back, oldest first
   Micros renewed_at_ = 0;    ///< when the newest event that was read back was sent
   Micros trusted_from_ = 0;  ///< events sent earlier do not renew the lease
+  Micros kept_at_ = 0;       ///< when the last Keep was sent
+  bool rested_ = false;      ///< it has left out a Keep since it was last renewed
   Micros next_keep_ = 0, next_tick_ = 0;
-
   std::map<std::string, LimiterUse, std::less<>> uses_;
   std::vector<Event> events_;
   std::vector<Order> orders_;
@@ -140,7 +141,6 @@ class Member {
   std::map<Partition, Owned> partitions_;
   std::vector<Partition> to_revoke_;
   bool drained_said_ = false;
-
   LeaseEnds lease_ends_;  ///< of the other members
   Checkpoints checkpoints_;
   std::uint64_t expired_ = 0;

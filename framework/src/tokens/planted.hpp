@@ -45,12 +45,14 @@ enum class Planted : std::uint8_t {
   turn_ends_with_what_is_held,
   falls_not_said,
   gone_said_and_opened,
+  rests_with_permits,
+  rests_beside_others,
   // pool
   late_permit_not_credited,
   // domain
   trimmed_is_broken,
 };
-inline constexpr std::array<std::string_view, 32> kPlantedNames{
+inline constexpr std::array<std::string_view, 34> kPlantedNames{
     "none",
     "duplicates_applied",
     "late_release_of_an_old_epoch",
@@ -81,6 +83,8 @@ inline constexpr std::array<std::string_view, 32> kPlantedNames{
     "turn_ends_with_what_is_held",
     "falls_not_said",
     "gone_said_and_opened",
+    "rests_with_permits",
+    "rests_beside_others",
     "late_permit_not_credited",
     "trimmed_is_broken",
 };

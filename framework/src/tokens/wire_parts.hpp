@@ -28,6 +28,7 @@ inline void write_joined(const Joined& joined, wire::Joined& to) {
   to.set_reserve_ms(joined.reserve_ms);
   to.set_most_limiters(joined.most_limiters);
   for (const MemberId was : joined.was) to.add_was(was);
+  to.set_knows_rest(joined.knows_rest);
 }
 inline Joined read_joined(const wire::Joined& from) {
   return {.host = from.host(),
@@ -38,7 +39,8 @@ inline Joined read_joined(const wire::Joined& from) {
           .knows = from.knows(),
           .reserve_ms = from.reserve_ms(),
           .most_limiters = from.most_limiters(),
-          .was = {from.was().begin(), from.was().end()}};
+          .was = {from.was().begin(), from.was().end()},
+          .knows_rest = from.knows_rest()};
 }
 
 inline void write_limit_set(const LimitSet& set, wire::LimitSet& to) {
