@@ -1,6 +1,7 @@
 #include "permits/token_domain.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "support/process_name.hpp"
 #include "tokens/planted.hpp"
@@ -238,10 +239,10 @@ void DomainMember::carry_out(std::vector<tokens::Order> orders) {
       admits = holding != nullptr && holding->outlives_fence;
     }
     open_until = std::min(member_.open_until(), last_step_ + kFresh);
-    if (member_.open_until() != 0) deadline_ = std::max(deadline_, member_.open_until());
+    if (member_.open_until() > acted_on_) deadline_ = std::max(deadline_, member_.open_until());
     held_until = deadline_;
     cancel = deadline_ != 0 && now() >= deadline_;
-    if (cancel) deadline_ = 0;
+    if (cancel) acted_on_ = std::exchange(deadline_, 0);
     if (reserve_deadline_ != 0 && now() >= reserve_deadline_) reserve_deadline_ = 0;
   }
   for (const auto& [name, pool, limit, admits] : pools_) {
@@ -256,7 +257,7 @@ void DomainMember::carry_out(std::vector<tokens::Order> orders) {
 
 void DomainMember::report(Micros now, bool state_changed) {
   reports_.expired(member_.expired());
-  const bool open = member_.phase() == tokens::Member::Phase::joined && member_.open_until() > now;
+  const bool open = member_.phase() == tokens::Member::Phase::joined && member_.heard_until() > now;
   if (reports_.is_news(open)) {
     Count reserved = 0;
     for (const auto& [name, named] : limiters_) reserved += reserve_of(name);

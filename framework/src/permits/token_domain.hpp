@@ -124,6 +124,7 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   tokens::Micros begin_anew_at_ = 0;
   tokens::Micros reserve_deadline_ = 0;  ///< as deadline_
   tokens::Micros deadline_ = 0;          ///< the last deadline of this member; 0 after it was acted on
+  tokens::Micros acted_on_ = 0;          ///< the last one that was acted on
   bool obeyed_ = true;                   ///< the records that were read have reached the pools
   bool stopping_ = false;
   std::vector<Pool> pools_;  ///< the thread's copy of limiters_

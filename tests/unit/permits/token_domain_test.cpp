@@ -10,6 +10,7 @@
 
 #include "tests/support/captured_log.hpp"
 #include "tests/support/eventually.hpp"
+#include "tests/unit/permits/token_domain_fixture.hpp"
 #include "turnstile/lease_clock.hpp"
 #include "turnstile/testing/token_log.hpp"
 #include "turnstile/token_service.hpp"
@@ -19,35 +20,11 @@ namespace turnstile {
 namespace {
 
 using namespace std::chrono_literals;
+using test::Cluster;
 using test::eventually;
+using test::take_all;
 using testing::MemoryTokenLog;
 using testing::MemoryTokenTopic;
-
-struct Cluster {
-  std::shared_ptr<MemoryTokenTopic> topic = std::make_shared<MemoryTokenTopic>();
-  std::shared_ptr<spdlog::logger> quiet =
-      std::make_shared<spdlog::logger>("quiet", std::make_shared<spdlog::sinks::null_sink_mt>());
-  TokenSettings settings{.lease = 2'000ms};
-
-  std::shared_ptr<TokenDomain> join() {
-    auto domain = join_token_domain(std::make_unique<MemoryTokenLog>(topic), settings, quiet);
-    EXPECT_TRUE(domain->wait_until_joined(20s));
-    return domain;
-  }
-};
-
-/// Takes all permits that are available, after at least `least` are.
-std::vector<Permit> take_all(ports::Limiter& limiter, std::size_t least) {
-  std::vector<Permit> taken;
-  limiter.expect(1'000);
-  limiter.when_free([] {});
-  EXPECT_TRUE(eventually([&] {
-    while (Permit permit = limiter.try_acquire()) taken.push_back(std::move(permit));
-    if (taken.size() < least) limiter.when_free([] {});
-    return taken.size() >= least;
-  }));
-  return taken;
-}
 
 std::int64_t held_by_all(const TokenDomain& domain, const std::string& limiter) {
   std::int64_t held = 0;
