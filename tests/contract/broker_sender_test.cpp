@@ -55,6 +55,24 @@ TEST_P(BrokerContract, a_record_that_is_never_taken_is_refused_with_a_reason_and
   EXPECT_EQ(sender->send(std::vector{keyed(topic, "k", "4")})[0].kind, Kind::sent) << "and it goes on";
 }
 
+TEST_P(BrokerContract, a_name_that_no_topic_can_have_is_refused_as_such) {
+  const auto sender = broker->open_sender();
+  const auto producer = broker->open_producer();
+  const auto topic = new_topic(1);
+  for (const std::string& name : {std::string("bad/name"), std::string("."), std::string(250, 'x'), std::string()}) {
+    const auto fates = sender->send(std::vector{keyed(name, "k", "1"), keyed(topic, "k", "2")});
+    EXPECT_EQ(fates[0].kind, Kind::refused) << name;
+    EXPECT_THAT(fates[0].why, HasSubstr("Correct the name")) << name;
+    EXPECT_EQ(fates[1].kind, Kind::sent) << name;
+    try {
+      producer->send(keyed(name, "k", "3"));
+      ADD_FAILURE() << "sent to " << name;
+    } catch (const BrokerError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("Correct the name"));
+    }
+  }
+}
+
 TEST_P(BrokerContract, the_first_record_of_a_topic_does_not_wait_for_a_timer) {
   std::vector<std::string> topics;
   for (int i = 0; i < 12; ++i) topics.push_back(new_topic(1));

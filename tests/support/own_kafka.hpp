@@ -16,7 +16,8 @@ namespace turnstile::test {
 
 class OwnKafka {
  public:
-  OwnKafka() {
+  /// `creates_topics`: it creates the topics that its clients name.
+  explicit OwnKafka(bool creates_topics = false) : creates_topics_(creates_topics) {
     std::string pattern = (std::filesystem::temp_directory_path() / "turnstile-kafka.XXXXXX").string();
     if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no folder for Kafka");
     root_ = pattern;
@@ -43,11 +44,13 @@ class OwnKafka {
 
  private:
   int run(const std::string& verb) const {
-    return std::system((std::string(TURNSTILE_SOURCE_DIR) + "/tests/support/scratch-kafka " + verb + " " + root_ +
+    return std::system(((creates_topics_ ? "TURNSTILE_SCRATCH_CREATES_TOPICS=true " : "") +
+                        std::string(TURNSTILE_SOURCE_DIR) + "/tests/support/scratch-kafka " + verb + " " + root_ +
                         "/kafka >" + root_ + "/answer 2>" + root_ + "/problem")
                            .c_str());
   }
 
+  const bool creates_topics_;
   std::string root_;
   std::string servers_;
   pid_t pid_ = 0;

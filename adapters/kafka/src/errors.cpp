@@ -17,6 +17,8 @@ std::string remedy(rd_kafka_resp_err_t code, const Where& at) {
       return fmt::format(
           "Create the topic (kafka-topics.sh --bootstrap-server {} --create --topic {} --partitions 4), or correct its name.",
           at.broker, topic);
+    case RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION:
+      return "Kafka allows 1 to 249 letters, digits, '.', '_' and '-' in a topic's name. Correct the name.";
     case RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED:
       return fmt::format(
           "Grant this user Read and Describe to consume it, Write to produce to it (kafka-acls.sh --add "

@@ -62,7 +62,9 @@ bool ProducerLine::broken() const noexcept {
 }
 
 ports::BrokerProducer::Sent ProducerLine::send(const OwnedMessage& message) {
-  ask_before_first_record(*client_, message.topic);
+  if (!ports::is_topic_name(message.topic))  // librdkafka would call the topic unknown
+    throw not_stored(broker_error(RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION, "", client_->where(message.topic)));
+  ask_before_first_records(*client_, {message.topic});
   DeliveryReport report;
   auto refused = hand_over(client_->handle(), message, &report, RD_KAFKA_MSG_F_BLOCK);
   if (refused && is_remembered(rd_kafka_error_code(refused.get())) && look_again(*client_, message.topic))

@@ -35,6 +35,14 @@ bool never_taken(rd_kafka_resp_err_t code) {
   }
 }
 
+std::set<std::string> topics_of(std::span<const OwnedMessage> records) {
+  std::set<std::string> topics;
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    if (i == 0 || records[i].topic != records[i - 1].topic) topics.insert(records[i].topic);
+  }
+  return topics;
+}
+
 }  // namespace
 
 KafkaSender::KafkaSender(Settings settings, std::shared_ptr<spdlog::logger> logger)
@@ -58,8 +66,13 @@ std::vector<ports::BrokerSender::Fate> KafkaSender::send(std::span<const OwnedMe
   fates_.assign(records.size(), Fate{});
   owed_ = 0;
   std::set<std::string> asked_about;
+  ask_before_first_records(*client_, topics_of(records));
   for (std::size_t i = 0; i < records.size() && !cancelled_;) {
-    if (i == 0 || records[i].topic != records[i - 1].topic) ask_before_first_record(*client_, records[i].topic);
+    if (!ports::is_topic_name(records[i].topic)) {  // librdkafka would call the topic unknown
+      fates_[i] = fate_of(RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION, records[i].topic);
+      ++i;
+      continue;
+    }
     const auto refused = hand_over(client_->handle(), records[i], &fates_[i], 0);
     const auto code = refused ? rd_kafka_error_code(refused.get()) : RD_KAFKA_RESP_ERR_NO_ERROR;
     if (code == RD_KAFKA_RESP_ERR__QUEUE_FULL) {

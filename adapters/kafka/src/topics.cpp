@@ -6,11 +6,17 @@
 #include <map>
 #include <memory>
 #include <string_view>
+#include <vector>
 
 namespace turnstile::kafka {
 namespace {
 
 using std::chrono::milliseconds;
+
+/// Of how many new topics a sender asks one by one. Of more, librdkafka asks in one request within a second. A broker that
+/// creates topics on request creates those of one request together, and 300 single ones for longer than
+/// topic.metadata.propagation.max.ms (measured), after which librdkafka refuses their records.
+constexpr std::size_t kMostAsked = 4;
 
 int ms(milliseconds time) { return static_cast<int>(std::clamp<std::int64_t>(time.count(), 1, 3'600'000)); }
 
@@ -140,8 +146,13 @@ bool look_again(const Client& client, const std::string& topic) noexcept try {
   return false;
 }
 
-void ask_before_first_record(Client& client, const std::string& topic) noexcept try {
-  if (client.is_first_use(topic)) (void)ask(client, topic, false, milliseconds{1'000});
+void ask_before_first_records(Client& client, const std::set<std::string>& topics) noexcept try {
+  std::vector<std::string_view> fresh;
+  for (const std::string& topic : topics) {
+    if (ports::is_topic_name(topic) && client.is_first_use(topic)) fresh.push_back(topic);
+  }
+  if (fresh.size() > kMostAsked) return;
+  for (const std::string_view topic : fresh) (void)ask(client, std::string(topic), false, milliseconds{1'000});
 } catch (...) {  // librdkafka waits for the topic itself
 }
 

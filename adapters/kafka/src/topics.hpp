@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "client.hpp"
@@ -30,9 +31,9 @@ std::optional<std::string> topic_setting(const Client& client, const std::string
 /// a missing topic for up to topic.metadata.refresh.interval.ms (5 minutes) after its creation. False: no broker
 /// answered, so nothing is known. Waits up to 2 s.
 bool look_again(const Client& client, const std::string& topic) noexcept;
-/// Before a record of this topic is sent. The first time, it waits up to a second for the topic's metadata
+/// Before records of these topics are sent. For the first of a topic, it waits up to a second for the topic's metadata
 /// (hazard: new-topics).
-void ask_before_first_record(Client& client, const std::string& topic) noexcept;
+void ask_before_first_records(Client& client, const std::set<std::string>& topics) noexcept;
 /// Whether librdkafka refused a record because of its cached metadata of the topic.
 bool is_remembered(rd_kafka_resp_err_t refusal) noexcept;
 /// Absent: no broker answered within `timeout`.

@@ -41,6 +41,11 @@ MemoryPartition* MemoryCluster::find(const TopicPartition& at) {
 }
 
 ports::BrokerProducer::Sent MemoryCluster::append(const OwnedMessage& message) {
+  if (!ports::is_topic_name(message.topic))
+    throw BrokerError(
+        Code::kafka_refused,
+        "topic " + message.topic +
+            ": Kafka allows 1 to 249 letters, digits, '.', '_' and '-' in a topic's name. Correct the name.");
   auto& to = topic(message.topic);
   if (to.refusal) throw BrokerError(Code::kafka_refused, "topic " + message.topic + ": " + *to.refusal);
   auto record = std::make_shared<OwnedMessage>(message);

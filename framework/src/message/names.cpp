@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "turnstile/ports/broker.hpp"
+
 namespace turnstile::detail {
 
 namespace {
@@ -11,11 +13,7 @@ bool is_letter_or_digit(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && 
 }  // namespace
 
 std::optional<std::string> check_topic_name(std::string_view topic) {
-  constexpr std::size_t longest = 249;  // Kafka's limit
-  const bool allowed = !topic.empty() && topic.size() <= longest && topic != "." && topic != ".." &&
-                       std::all_of(topic.begin(), topic.end(),
-                                   [](char c) { return is_letter_or_digit(c) || c == '.' || c == '_' || c == '-'; });
-  if (allowed) return std::nullopt;
+  if (ports::is_topic_name(topic)) return std::nullopt;
   return "'" + std::string(topic) +
          "' is not a valid topic name: Kafka allows 1 to 249 letters, digits, '.', '_' and '-'";
 }
@@ -35,3 +33,14 @@ std::optional<std::string> check_schema_name(std::string_view schema) {
 }
 
 }  // namespace turnstile::detail
+
+namespace turnstile::ports {
+
+bool is_topic_name(std::string_view name) noexcept {
+  constexpr std::size_t longest = 249;  // Kafka's limit
+  return !name.empty() && name.size() <= longest && name != "." && name != ".." &&
+         std::all_of(name.begin(), name.end(),
+                     [](char c) { return detail::is_letter_or_digit(c) || c == '.' || c == '_' || c == '-'; });
+}
+
+}  // namespace turnstile::ports

@@ -9,11 +9,15 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "turnstile/message.hpp"
 
 namespace turnstile::ports {
+
+/// Whether Kafka allows this name for a topic: 1 to 249 letters, digits, '.', '_' and '-', and neither "." nor "..".
+[[nodiscard]] bool is_topic_name(std::string_view name) noexcept;
 
 /// A run of records of one partition, in offset order. It owns their bytes, and the views are valid as long as it
 /// lives. Any thread may destroy it.
