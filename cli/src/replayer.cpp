@@ -74,7 +74,7 @@ OwnedMessage republished(const postgres::DeadRecord& dead, std::int32_t partitio
 
 /// What will happen to it again if nothing else has changed.
 std::string caution(const postgres::DeadSummary& summary) {
-  if (is(summary.reason, DeadReason::missing_id))
+  if (is(summary.reason, DeadReason::missing_id) && summary.edits == 0)
     return "  (it has no id: it is refused again unless the topic's message_id was changed)";
   if (is(summary.reason, DeadReason::killed_process))
     return "  (unless its handler was fixed, it kills the process that runs it, and becomes a dead letter again)";

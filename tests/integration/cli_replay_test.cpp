@@ -150,6 +150,14 @@ TEST_F(CliReplay, all_passes_over_what_somebody_has_to_decide) {
   EXPECT_EQ(waiting(), "unknown outside_window no_session");
 }
 
+TEST_F(CliReplay, a_letter_that_was_given_an_id_is_not_said_to_have_none) {
+  bury(0, "'{}'", "missing_id");
+  bury(1, "'{}'", "missing_id");
+  EXPECT_THAT(cli_.run("dlq", "replay", "1").out, HasSubstr("it has no id"));
+  ASSERT_EQ(cli_.run("dlq", "edit", "2", "--value", "now").code, 0);
+  EXPECT_THAT(cli_.run("dlq", "replay", "2").out, Not(HasSubstr("it has no id")));
+}
+
 TEST_F(CliReplay, all_passes_over_what_would_die_of_the_same_again) {
   Offset offset = 0;
   for (const char* reason : {"missing_id", "failed", "missing_id", "mismatch"}) bury(offset++, "'{}'", reason);
