@@ -215,6 +215,27 @@ void Engine::on_revoked(std::span<const TopicPartition> partitions, bool lost) {
   }
 }
 
+namespace {
+
+/// A worker without a running handler waits for another system.
+std::string what_still_runs(Scheduler& scheduler, const std::vector<LanePtr>& lanes) {
+  std::size_t handlers = 0, waiting = 0;
+  for (const auto& worker : scheduler.running()) {
+    const bool is_theirs = std::any_of(worker.lanes.begin(), worker.lanes.end(), [&](const LanePtr& lane) {
+      return std::find(lanes.begin(), lanes.end(), lane) != lanes.end();
+    });
+    if (is_theirs) ++(worker.watch->look() ? handlers : waiting);
+  }
+  const std::string time = std::to_string(kGrace.count()) + " ms";
+  if (handlers == 0)
+    return "units have not ended within " + time + " although no handler of them runs: " + std::to_string(waiting) +
+           " workers wait for PostgreSQL, or for the brokers to accept a dead letter (delivery.timeout.ms).";
+  return std::to_string(handlers) + " handlers still run " + time +
+         " after their stop_token was set. Have the handlers check their stop_token.";
+}
+
+}  // namespace
+
 /// Stops starting handlers, waits for running ones, writes the watermarks, and releases the lanes.
 void Engine::release(const std::vector<LanePtr>& lanes, bool lost) {
   if (lanes.empty()) return;
@@ -224,11 +245,9 @@ void Engine::release(const std::vector<LanePtr>& lanes, bool lost) {
     shared_->scheduler.cancel(lanes);
     const bool ended = shared_->scheduler.drain(lanes, steady_clock::now() + kGrace, [] { return false; });
     if (!ended) {
-      run_log_->error(
-          Code::handler_not_stopping,
-          "handlers, or the transactions that they end with, still run " + std::to_string(kGrace.count()) +
-              " ms after their stop_token was set. Their partitions are released; PostgreSQL refuses their "
-              "transactions once another member has claimed the partitions. Have the handlers check their stop_token");
+      run_log_->error(Code::handler_not_stopping, what_still_runs(shared_->scheduler, lanes) +
+                                                      " Their partitions are released; PostgreSQL refuses their "
+                                                      "transactions once another member has claimed the partitions");
     }
   }
   std::vector<TopicPartition> ended;

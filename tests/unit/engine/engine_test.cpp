@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "tests/support/forwarding_store.hpp"
 #include "tests/unit/engine/engine_fixture.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/ports/limiter.hpp"
@@ -482,6 +483,61 @@ TEST_F(EngineTest, runs_other_topics_while_handlers_of_a_deleted_topic_end) {
   door.open();
   app->stop();
   thread.join();
+}
+
+/// Its dead letters are stored when the door is open.
+class HoldsDeadLetters final : public ForwardingStore {
+ public:
+  HoldsDeadLetters(std::shared_ptr<ports::Store> inner, Door& door) : ForwardingStore(std::move(inner)), door_(door) {}
+  bool record_dead(const ports::DeadMessage& message) override {
+    waits = true;
+    door_.wait();
+    return ForwardingStore::record_dead(message);
+  }
+  std::atomic<bool> waits{false};
+
+ private:
+  Door& door_;
+};
+
+TEST_F(EngineTest, tells_whether_a_handler_or_another_system_holds_up_the_end) {
+  for (const bool in_handler : {true, false}) {
+    const std::string of = in_handler ? "in-handler" : "in-store";
+    topic(of, 1);
+    topic(of + ".dlq", 1);
+    publish(of, 1, of);
+    Door door;
+    const auto store = std::make_shared<HoldsDeadLetters>(inbox, door);
+    Config c = config();
+    c.consumer.drain_timeout = 50ms;
+    std::atomic<bool> began{false};
+    Consumer app(c, Backends{broker, store});
+    app.topic(of, Pipeline([&](const Message&) {
+                    began = true;
+                    if (in_handler) door.wait();
+                    return Outcome::dead_letter("no");
+                  }) | transactional() |
+                      dead_letter())
+        .observe(counts)
+        .handle_signals(false)
+        .logger(logger);
+    std::thread runs = start(app);
+    EXPECT_TRUE(eventually([&] { return in_handler ? began.load() : store->waits.load(); }));
+    app.stop();
+    const std::string expected = in_handler ? "1 handlers still run 2000 ms after their stop_token was set"
+                                            : "no handler of them runs: 1 workers wait for PostgreSQL";
+    EXPECT_TRUE(eventually([&] { return log_text().find(expected) != std::string::npos; })) << log_text();
+    door.open();
+    runs.join();
+  }
+}
+
+TEST_F(EngineTest, a_consumer_that_cannot_start_logs_the_code_of_its_error) {
+  topic("t", 1);
+  const auto app = consumer("t", Pipeline([](const Message&) {}) | transactional() | dead_letter("absent"), config());
+  EXPECT_THROW(app->run(), Error);
+  EXPECT_NE(log_text().find("the consumer does not start: "), std::string::npos) << log_text();
+  EXPECT_NE(log_text().find("code="), std::string::npos) << log_text();
 }
 
 }  // namespace
