@@ -18,6 +18,7 @@ struct Consumer::State {
   std::shared_ptr<detail::StatusBoard> status = std::make_shared<detail::StatusBoard>();
   bool handle_signals = true;
   std::atomic<int> stop{0};
+  std::shared_ptr<const detail::RunLog> run_log{};  ///< of the current run
 };
 
 namespace {
@@ -122,6 +123,9 @@ void Consumer::run() {
   try {
     run_until_stopped();
   } catch (const std::exception& error) {
+    // Later errors are logged by the engine, before it ends.
+    if (state_->run_log && health().state == Health::State::starting)
+      state_->run_log->error(code_of(error), std::string("the consumer does not start: ") + error.what());
     state_->status->set(Health::State::halted, error.what());
     state_->spec.observers.tell(&Observer::on_status, state_->status->look());
     throw;
@@ -135,7 +139,7 @@ void Consumer::run_until_stopped() {
   if (!spec.backends.broker) throw ConfigError({"a Consumer needs a broker: Backends::broker is null"});
   const SignalWatch signals(state_->stop, state_->handle_signals);
   const detail::EndBound bound(spec.backends.store, state_->stop, spec.config.consumer.drain_timeout);
-  const auto run_log = detail::open_run_log(spec);
+  const auto run_log = state_->run_log = detail::open_run_log(spec);
   const AdminView view{.status = [this] { return status(); }, .settings = [this] { return explain(); }};
   const auto admin = spec.backends.serve ? spec.backends.serve(view) : nullptr;
   const auto relay = detail::make_relay(spec, run_log);
