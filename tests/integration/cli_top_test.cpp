@@ -190,6 +190,21 @@ TEST_F(CliTop, a_topic_that_only_the_database_knows_is_shown_once_it_was_read) {
   EXPECT_EQ(consumer.wait(20s), 0);
 }
 
+TEST_F(CliTop, once_finds_a_stall_of_a_topic_that_only_the_database_knows) {
+  auto consumer = world_->consumer(world_->toml());
+  world_->publish(5);
+  ASSERT_TRUE(eventually([&] { return world_->caught_up(); })) << world_->output();
+  consumer.signal(SIGTERM);
+  EXPECT_EQ(consumer.wait(20s), 0);
+  world_->publish(20);
+  std::string toml = world_->toml();
+  cli_.folder().write("turnstile.toml", toml.substr(0, toml.find("[topics.")));
+  const Json json = once("--stall-after", "3s");
+  ASSERT_EQ(json["topics"].size(), 1U);
+  EXPECT_GT(json["topics"][0]["lag"], 0);
+  EXPECT_FALSE(json["stalled"].empty());
+}
+
 TEST_F(CliTop, one_unavailable_source_is_named_and_the_others_are_shown) {
   world_->publish(5);
   auto run =

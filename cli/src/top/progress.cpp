@@ -45,6 +45,7 @@ void Progress::add(Topic& topic, const TopicSample& sample, Moment at, std::opti
     const auto lag = lag_of(now);
     if (progress || !before || (lag && partition.lag.value_or(0) == 0)) partition.still_since = at;
     partition.committed = now.committed;
+    if (lag && !partition.lag) watched_since_ = at;
     if (lag) partition.lag = lag;  // an unanswered question is no progress
   }
   if (!before) topic.steps.clear();

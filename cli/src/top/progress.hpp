@@ -46,6 +46,8 @@ class Progress {
   [[nodiscard]] std::vector<Stall> stalls(std::chrono::milliseconds stall_after) const;
   /// Whether a partition has lag, and made no progress in the last two samples or more.
   [[nodiscard]] bool any_standing() const;
+  /// Since when all partitions are watched whose lag is known.
+  [[nodiscard]] Moment watched_since() const noexcept { return watched_since_; }
 
  private:
   struct Partition {
@@ -62,10 +64,11 @@ class Progress {
     std::vector<Partition> partitions{};
     std::deque<Step> steps{};
   };
-  static void add(Topic& topic, const TopicSample& sample, Moment at, std::optional<Moment> before);
+  void add(Topic& topic, const TopicSample& sample, Moment at, std::optional<Moment> before);
   [[nodiscard]] bool is_stalled(const Partition& partition, std::chrono::milliseconds stall_after) const;
 
   std::optional<Moment> at_{};
+  Moment watched_since_{0};
   std::vector<std::string> order_{};
   std::map<std::string, Topic> topics_{};
 };

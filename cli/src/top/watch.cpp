@@ -1,5 +1,6 @@
 #include "watch.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
@@ -59,7 +60,7 @@ bool Watch::knows_enough() const {
     if (source->state == State::asking && !late) return false;
   }
   if (news_.kafka_source.state != State::ok) return late || news_.kafka_source.state == State::off;
-  const auto watched = last_ - first_;
+  const auto watched = last_ - std::max(first_, progress_.watched_since());
   return watched >= kWatch && (watched >= stall_after_ || !progress_.any_standing());
 }
 bool Watch::any_unavailable() const {

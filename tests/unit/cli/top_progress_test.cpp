@@ -87,6 +87,21 @@ TEST(TopProgress, a_partition_stalls_with_lag_and_without_a_commit) {
   EXPECT_EQ(progress.topics(10s).at(0).stalled, 1);
 }
 
+/// A topic that only the database knows comes later than the first sample, and so may the end of a partition.
+TEST(TopProgress, what_is_known_late_is_watched_from_then_on) {
+  Progress progress;
+  progress.add({.at = 0s, .topics = {}});
+  EXPECT_EQ(progress.watched_since(), 0s);
+  progress.add(sample(1s, {at(10, 15), at(3, std::nullopt)}));
+  EXPECT_EQ(progress.watched_since(), 1s);
+  progress.add(sample(2s, {at(10, 15), at(3, 9)}));
+  EXPECT_EQ(progress.watched_since(), 2s);
+  progress.add(sample(3s, {at(10, 16), at(3, 9)}));
+  progress.add(sample(4s, {at(10, 16), at(3, 9)}));
+  EXPECT_EQ(progress.watched_since(), 2s);
+  EXPECT_EQ(progress.stalls(2s).size(), 2U);
+}
+
 TEST(TopProgress, a_commit_ends_the_stall) {
   Progress progress;
   for (int second = 0; second <= 12; ++second)
