@@ -42,38 +42,40 @@ bool DeadLetterStreaks::tell_of(const OwnedPartition& place) {
 }
 
 std::string remedy_for(DeadReason reason, const TopicPlan& plan, bool rows) {
-  const auto replay = [&](const std::string& options) {
-    const std::string text = ". For the messages that are dead letters already: ";
-    if (rows) return text + "turnstile dlq replay --all" + options;
+  const std::string restart = ". Then restart the consumers";
+  const auto replay = [&] {
+    const std::string text = restart + ". After that, for the messages that are dead letters already: ";
+    if (rows)
+      return text + "turnstile dlq replay --all --topic " + plan.topic + " --reason " + std::string(to_text(reason));
     return text + "publish the records in the topic '" + plan.dead_letter.value_or("") + "' to '" + plan.topic +
            "' again";
   };
   const std::string section = "[topics." + plan.topic + "]";
   if (reason == DeadReason::missing_id && plan.mode == Mode::numbered)
-    return "its producers do not number what they send: let them use NumberedSender, or set another mode in " + section;
+    return "its producers do not number what they send: let them use NumberedSender, or set another mode in " +
+           section + restart;
   if (reason == DeadReason::missing_id) {
     return "configure where its records have their ids, in " + section +
            ": message_id = \"key\", \"header:NAME\", \"json:/pointer\" or \"cloudevents\"; where they have none, mode = "
            "\"by_offset\"" +
-           replay(" --reason missing_id");
+           replay();
   }
   if (reason == DeadReason::too_old) {
     return "if old timestamps do not mean old deliveries, as when history is imported, set too_old = \"run\" in " +
-           section + replay(" --reason too_old");
+           section + replay();
   }
   if (reason == DeadReason::duplicate)
     return "offsets may have been reset: duplicates = \"skip\" in " + section +
-           " skips messages that have taken effect";
+           " skips messages that have taken effect" + restart;
   if (reason == DeadReason::mismatch)
     return "equal ids come with different payloads: message_id in " + section +
-           " names a value that several messages share, or a producer uses ids twice";
+           " names a value that several messages share, or a producer uses ids twice" + restart;
   if (reason == DeadReason::outside_window)
-    return "raise request_window (" + std::to_string(plan.request_window) + ") in " + section;
+    return "raise request_window (" + std::to_string(plan.request_window) + ") in " + section + restart;
   if (reason == DeadReason::no_session || reason == DeadReason::forged)
-    return "check its producers: their sessions must be in the consumers' database, and their messages signed for this topic";
-  // The option --all excludes messages that kill their process, so their reason is named.
-  return "see what the handler reports, and fix it or the system that it depends on" +
-         replay(reason == DeadReason::killed_process ? " --reason killed_process" : "");
+    return "check its producers: their sessions must be in the consumers' database, and their messages signed for this topic" +
+           restart;
+  return "see what the handler reports, and fix it or the system that it depends on" + replay();
 }
 
 }  // namespace turnstile::detail

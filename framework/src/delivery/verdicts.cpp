@@ -227,8 +227,7 @@ bool Verdicts::stops_for(UnitItem& item, const DeadLetter& letter) {
       std::to_string(*count) + " messages in a row became dead letters for the same reason, " +
       std::string(to_text(letter.reason)) +
       ", and no message succeeded between them (stop_after_dead = " + std::to_string(unit_.plan().stop_after_dead) +
-      "). " + remedy_for(letter.reason, unit_.plan(), unit_.services().dead_letters->keeps_rows(place)) +
-      ". Then restart the consumer";
+      "). What to do: " + remedy_for(letter.reason, unit_.plan(), unit_.services().dead_letters->keeps_rows(place));
   wait_to_dead_letter(item, letter, why, kStoppedDelay);
   unit_.result().stopped = true;
   if (streaks.tell_of(place)) {

@@ -398,7 +398,7 @@ TEST_F(HealthTest, a_handler_that_fails_for_every_message_stops_the_partition) {
       start(fails | transactional() | retry(exponential{1ms, 1}) | dead_letter() | stop_after_dead(10), config());
   EXPECT_TRUE(reports(app, "10 messages in a row became dead letters for the same reason, failed")) << log();
   EXPECT_EQ(broker->records("t.dlq").size(), 10u);
-  EXPECT_THAT(log(), HasSubstr("For the messages that are dead letters already: turnstile dlq replay --all"));
+  EXPECT_THAT(log(), HasSubstr("for the messages that are dead letters already: turnstile dlq replay --all --topic "));
 }
 
 /// In mode at_least_once, a dead letter has no row that `turnstile dlq replay` could use.

@@ -137,10 +137,12 @@ void look_at_dead(const WaitingReport& report, Findings& findings) {
   if (all == 0) {
     findings.ok("dead letters", "no dead letter waits");
   } else {
-    findings.warning("dead letters",
-                     fmt::format("{} {}: {}; the oldest for {}", count(all, "message"), all == 1 ? "waits" : "wait",
-                                 which, age_of(*oldest, report.now)),
-                     "turnstile dlq list shows them; turnstile dlq replay runs them again once their cause is fixed");
+    findings.warning(
+        "dead letters",
+        fmt::format("{} {}: {}; the oldest for {}", count(all, "message"), all == 1 ? "waits" : "wait", which,
+                    age_of(*oldest, report.now)),
+        "turnstile dlq groups counts them by cause; once a cause is fixed: turnstile dlq replay --all --topic "
+        "TOPIC --reason REASON, or one by its number");
   }
 }
 
