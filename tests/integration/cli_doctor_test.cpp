@@ -250,7 +250,7 @@ TEST_F(CliDoctor, dead_letters_that_wait_are_counted_by_reason) {
       cli_.run("doctor").out,
       AllOf(ContainsRegex("warning +dead letters +4 messages wait: 3 missing_id of charge, 1 failed of mail; the "
                           "oldest for 3d 4h"),
-            HasSubstr("turnstile dlq list")));
+            HasSubstr("turnstile dlq groups")));
   sql("UPDATE dead SET replayed_at = now()");
   EXPECT_THAT(cli_.run("doctor").out, ContainsRegex("ok +dead letters +no dead letter waits"));
 }
@@ -341,6 +341,19 @@ TEST_F(CliDoctor, a_group_that_is_behind_and_stands_still) {
               ContainsRegex("ok +lag of .* no progress with .*a handler of this topic may run for 1h"));
   commit(5);
   EXPECT_THAT(cli_.run("doctor").out, ContainsRegex("ok +lag of .* +group g-.* has read all records"));
+}
+
+/// A topic that only the program names.
+TEST_F(CliDoctor, the_lag_of_a_topic_that_only_the_database_knows) {
+  migrate();
+  const auto topic = kafka_.create_topic(1);
+  cli_.folder().write("turnstile.toml", "[kafka]\n\"bootstrap.servers\" = \"" + kafka_.brokers() +
+                                            "\"\n\"group.id\" = \"g-" + topic + "\"\n");
+  EXPECT_THAT(cli_.run("doctor").out, ContainsRegex("warning +topics +no topic is named .* none is checked"));
+  sql("INSERT INTO fence (consumer_group, topic, partition) VALUES ('g-" + topic + "', '" + topic + "', 0)");
+  EXPECT_THAT(cli_.run("doctor").out,
+              AllOf(HasSubstr("of those that the database knows only the lag is checked"),
+                    ContainsRegex("ok +lag of " + topic + " +group g-.* has committed nothing yet")));
 }
 
 TEST_F(CliDoctor, a_partition_that_the_group_has_never_read_is_behind) {

@@ -9,6 +9,7 @@
 #include "turnstile/kafka/look.hpp"
 #include "turnstile/log.hpp"
 #include "turnstile/poll_loop.hpp"
+#include "turnstile/postgres/admin.hpp"
 #include "turnstile/postgres/look.hpp"
 #include "turnstile/postgres/store.hpp"
 
@@ -112,8 +113,27 @@ void add_tracer(const Config& config, [[maybe_unused]] Backends& backends) {
 
 }  // namespace
 
+namespace {
+
+/// How long a person waits.
+constexpr std::chrono::milliseconds kPatience{3'000};
+
+/// The topics of the consumers that use this database.
+std::vector<std::string> topics_in_database(const Config& config) {
+  if (!config.postgres || config.postgres->url.empty()) return {};
+  PostgresSettings settings = *config.postgres;
+  settings.connect_timeout = std::min(settings.connect_timeout, kPatience);
+  try {
+    return postgres::Admin(settings).topics();
+  } catch (const std::exception&) {  // postgres::look_at() reports it
+    return {};
+  }
+}
+
+}  // namespace
+
 void look_at_system(const Config& config, Findings& findings) {
-  kafka::look_at(config, findings);
+  kafka::look_at(config, topics_in_database(config), findings);
   postgres::look_at(config, findings);
 }
 

@@ -290,7 +290,7 @@ void look_at_tokens(ports::Broker& broker, const Config& config, Findings& findi
 
 }  // namespace
 
-void look_at(const Config& config, Findings& findings) {
+void look_at(const Config& config, const std::vector<std::string>& others, Findings& findings) {
   findings.ok("librdkafka", library_version());
   const auto named = config.kafka.find("bootstrap.servers");
   if (named == config.kafka.end()) {
@@ -310,11 +310,16 @@ void look_at(const Config& config, Findings& findings) {
       const auto info = look_at_topic(*broker, config, topic, brokers, findings);
       if (info) group.look(topic, info->partitions);
     }
+    for (const std::string& topic : others) {
+      if (config.topics.contains(topic)) continue;
+      if (const auto info = broker->describe(topic, kPatience)) group.look(topic, info->partitions);
+    }
     if (config.topics.empty()) {
       findings.warning(
           "topics",
-          fmt::format("no topic is named ({}), so none is checked",
-                      config.source.empty() ? "the command line and the environment" : config.source),
+          fmt::format("no topic is named ({}), so {}",
+                      config.source.empty() ? "the command line and the environment" : config.source,
+                      others.empty() ? "none is checked" : "of those that the database knows only the lag is checked"),
           "write a [topics.NAME] section for each topic, or call Consumer::check() in the program, which knows its topics");
     }
     look_at_tokens(*broker, config, findings);
