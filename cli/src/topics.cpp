@@ -168,6 +168,7 @@ Exit pause(const Global& global, const Options& options) {
     return at == all.end() ? std::optional<ports::Pause>() : *at;
   };
   const auto before = find();
+  if (before && wanted.why.empty()) wanted.why = before->why;
   tables.pauses->begin(wanted);
   const auto known = tables.admin.topics();
   const bool is_known = std::find(known.begin(), known.end(), wanted.part.topic) != known.end();

@@ -50,7 +50,7 @@ TEST_F(CliTopics, list_says_what_is_paused_by_whom_and_why) {
   EXPECT_THAT(again.out, AllOf(HasSubstr("as it was since 20"), HasSubstr("by anna (the bank is down)"),
                                HasSubstr("it ends with: turnstile topics resume")));
   EXPECT_THAT(cli_.run("topics", "list").out,
-              ContainsRegex("payments +all messages +20.* UTC +until resumed +[^ ]+@[^ ]+\n"));
+              ContainsRegex("payments +all messages +20.* UTC +until resumed +[^ ]+@[^ ]+ +the bank is down\n"));
   EXPECT_THAT(cli_.run("topics", "resume", "payments").out, HasSubstr("topic payments is no longer paused"));
   EXPECT_THAT(cli_.run("topics", "list").out, ContainsRegex("payments +no\n"));
 }
