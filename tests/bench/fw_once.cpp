@@ -1,11 +1,11 @@
 // Once, with the framework: the same job as raw_once, as a user would write it.
 //  --brokers B --topic T --postgres URL --schema S --workers N --messages M
-//  --way single|sync|defer|set|user-defer|user-set|noop|retry
+//  --way single|sync|defer|set|user-defer|user-set|noop|noop-batch|retry
 //  [--mode transactional]    as in the configuration
 //  [--message-id header:message-id]
 // retry: as sync, but each message fails at first, is stored, and comes back (retry(...).durable()).
 // user-defer, user-set: as docs/guide/handlers.md tells a user to write them. The effect has the message's id.
-// noop is for effects elsewhere: the handler does nothing. The runner creates the schema and the empty table
+// noop and noop-batch are for effects elsewhere: the handler does nothing. The runner creates the schema and the empty table
 // fw_effects, and checks the table afterwards.
 
 #include <span>
@@ -63,6 +63,7 @@ void effect_later(const Message& message, Context& ctx) {
 }
 
 void no_effect(const Message&, Context&) {}
+void no_effects(std::span<const Message>, Context&) {}
 
 /// The same handler name in all runs, so that the same ids of any topic are duplicates.
 Pipeline pipeline_of(const std::string& way) {
@@ -78,7 +79,8 @@ Pipeline pipeline_of(const std::string& way) {
   if (way == "user-defer") return user_deferred | name;
   if (way == "user-set") return user_batch | name;
   if (way == "noop") return no_effect | name;
-  bench::die("--way: single, sync, defer, set, user-defer, user-set, noop or retry, not " + way);
+  if (way == "noop-batch") return no_effects | name;
+  bench::die("--way: single, sync, defer, set, user-defer, user-set, noop, noop-batch or retry, not " + way);
 }
 
 }  // namespace

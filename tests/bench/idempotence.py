@@ -9,7 +9,7 @@ class Idempotence:
 
     # --- other modes than transactional ---
 
-    LEASED_SIZES = {"by hand": 20_000, "framework": 100_000}
+    LEASED_SIZES = {"by hand": 20_000, "framework": 100_000, "batches": 300_000}
 
     def leased_topic(self, side):
         messages = self.size(self.LEASED_SIZES[side])
@@ -20,11 +20,11 @@ class Idempotence:
         return self.p.run("bench_raw_once", brokers=self.p.kafka, topic=topic["topic"], postgres=self.p.postgres,
                           way="lease", connections=self.connections)["rate"]
 
-    def leased_framework(self):
-        topic = self.leased_topic("framework")
+    def leased_framework(self, size="framework", way="noop"):
+        topic = self.leased_topic(size)
         self.p.fresh_schema()
         report = self.p.run("bench_fw_once", brokers=self.p.kafka, topic=topic["topic"], postgres=self.p.postgres,
-                            schema=self.schema, way="noop", mode="leased", workers=self.connections, messages=topic["messages"],
+                            schema=self.schema, way=way, mode="leased", workers=self.connections, messages=topic["messages"],
                             patience_s=600)
         left = self.p.sql(f"SELECT (SELECT count(*) FROM {self.schema}.inbox) || ' ' || (SELECT count(*) FROM {self.schema}.claim)")
         if left != f"{topic['distinct']} 0" or report["failed"] != 0:
@@ -36,7 +36,18 @@ class Idempotence:
         for _ in range(self.rounds):
             by_hand = self.leased_by_hand()
             ratios.append(self.leased_framework() / by_hand)
-        self.bar("leased-gain", ratios, 8)
+        self.figure("leased-gain", ratios)
+
+    def leased_ratio(self):
+        """Batches on both sides: by hand two statements for each, with a commit each."""
+        ratios = []
+        for n in range(self.rounds):
+            sides = {"raw": lambda: self.p.run("bench_raw_once", brokers=self.p.kafka, topic=self.leased_topic("batches")["topic"],
+                                               postgres=self.p.postgres, way="leases", connections=self.connections)["rate"],
+                     "fw": lambda: self.leased_framework("batches", "noop-batch")}
+            both = {side: sides[side]() for side in (("raw", "fw") if n % 2 == 0 else ("fw", "raw"))}
+            ratios.append(both["fw"] / both["raw"])
+        self.bar("leased-ratio", ratios, 0.80)
 
     def set_based(self, topic, schema, effects, **how):
         """The set-based handler over the topic; it must have made so many effects."""
@@ -187,13 +198,15 @@ class Idempotence:
 
     # --- all ---
 
-    IDEMPOTENCE = ["leased-gain", *NUMBERED, *DEDUP, "once-done", "relay-ratio", "purge-stall"]
+    IDEMPOTENCE = ["leased-gain", "leased-ratio", *NUMBERED, *DEDUP, "once-done", "relay-ratio", "purge-stall"]
     # Gigabytes and minutes: only for who asks for them.
     BY_NAME_ONLY = ["dedup-50m"]
 
     def idempotence(self, wanted):
         if "leased-gain" in wanted:
             self.leased_gain()
+        if "leased-ratio" in wanted:
+            self.leased_ratio()
         for name in wanted:
             if name in self.NUMBERED:
                 self.numbered(name)

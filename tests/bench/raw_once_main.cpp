@@ -1,7 +1,7 @@
 // Once, by hand: reads a topic and gives each message id a row in raw_inbox and a row in raw_effects, in one
 // transaction.
 //   --brokers B --topic T --postgres URL --connections N [--batch 500]
-//   --way single|sync|pipeline|set|user-pipeline|user-set|lease
+//   --way single|sync|pipeline|set|user-pipeline|user-set|lease|leases
 //   [--messages M]
 //   single    a transaction for each message: BEGIN, inbox row, business row, COMMIT, one after another
 //   sync      batches; one set-based inbox insert, then a synchronous business insert for each message
@@ -9,6 +9,7 @@
 //   set       batches; one set-based business insert
 //   user-pipeline, user-set   as pipeline and set, but the business row has the message's id (a uuid) in place of a number
 //   lease     one message at a time, in two commits: claimed in raw_lease, then done (the effect is elsewhere, or none)
+//   leases    the same for batches: one statement claims a batch, and one ends its claims
 // Each connection is a thread that owns some of the partitions. The clock runs from the first message to the last
 // COMMIT. Offsets are stored after each transaction and committed once a second.
 
@@ -27,7 +28,7 @@ namespace {
 
 using namespace bench;
 
-enum class Way { single, sync, pipeline, set, user_pipeline, user_set, lease };
+enum class Way { single, sync, pipeline, set, user_pipeline, user_set, lease, leases };
 
 Way way_of(const std::string& name) {
   if (name == "single") return Way::single;
@@ -37,7 +38,8 @@ Way way_of(const std::string& name) {
   if (name == "user-pipeline") return Way::user_pipeline;
   if (name == "user-set") return Way::user_set;
   if (name == "lease") return Way::lease;
-  die("--way: single, sync, pipeline, set, user-pipeline, user-set or lease, not " + name);
+  if (name == "leases") return Way::leases;
+  die("--way: single, sync, pipeline, set, user-pipeline, user-set, lease or leases, not " + name);
 }
 
 bool one_at_a_time(Way way) { return way == Way::single || way == Way::lease; }
@@ -67,7 +69,7 @@ class Worker {
  public:
   Worker(const std::string& url, Way way) : db_(url), way_(way) {
     db_.prepare_statements();
-    if (way_ != Way::sync && !one_at_a_time(way_)) db_.enter_pipeline();
+    if (way_ != Way::sync && way_ != Way::leases && !one_at_a_time(way_)) db_.enter_pipeline();
   }
 
   /// Returns the number of duplicates.
@@ -75,6 +77,7 @@ class Worker {
     if (way_ == Way::single) return take_single(*messages.front());
     if (way_ == Way::lease) return take_leased(*messages.front());
     read(messages);
+    if (way_ == Way::leases) return take_batch_of_leases(static_cast<std::int64_t>(messages.size()));
     insert_ids();
     select_fresh();
     insert_effects();
@@ -102,6 +105,13 @@ class Worker {
     }
     if (!db_.complete(id, owner_, *fence)) die("the claim of " + id + " was lost");
     return 0;
+  }
+
+  /// An id that another owner has claimed is not expected here: each message of a run is delivered once.
+  std::int64_t take_batch_of_leases(std::int64_t messages) {
+    const std::vector<Uuid> claimed = db_.claim_many(ids_, owner_);
+    if (db_.complete_many(claimed, owner_) != static_cast<std::int64_t>(claimed.size())) die("a claim was lost");
+    return messages - static_cast<std::int64_t>(claimed.size());
   }
 
   void read(std::span<rd_kafka_message_t* const> messages) {
@@ -209,7 +219,7 @@ void work(Worker& worker, const PartitionReader& reader, std::vector<Mine> mine,
 /// Compares the tables with the expected result for the topic.
 void verify(const std::string& url, Way way, const Shared& shared) {
   Database db(url);
-  if (way == Way::lease) {
+  if (way == Way::lease || way == Way::leases) {
     const std::int64_t done =
         db.number("SELECT count(*) FILTER (WHERE done) - count(*) FILTER (WHERE NOT done) FROM raw_lease");
     if (done != shared.settled - shared.refused) die(std::to_string(done) + " done, less those that are not");

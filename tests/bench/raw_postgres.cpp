@@ -30,6 +30,14 @@ constexpr const char* kIsDoneSql = "SELECT FROM raw_lease WHERE handler_id = 1 A
 constexpr const char* complete_sql =
     "UPDATE raw_lease SET done = true WHERE handler_id = 1 AND message_id = $1::uuid AND owner = $2::text "
     "AND fence = $3::bigint AND NOT done";
+constexpr const char* kClaimManySql =
+    "INSERT INTO raw_lease AS l (handler_id, message_id, owner, expires_at) "
+    "SELECT 1, id, $2::text, clock_timestamp() + interval '30 seconds' FROM unnest($1::uuid[]) AS id ORDER BY id "
+    "ON CONFLICT (handler_id, message_id) DO UPDATE "
+    "SET owner = excluded.owner, fence = l.fence + 1, expires_at = excluded.expires_at "
+    "WHERE NOT l.done AND l.expires_at < clock_timestamp() RETURNING message_id";
+constexpr const char* kCompleteManySql =
+    "UPDATE raw_lease SET done = true WHERE handler_id = 1 AND message_id = ANY ($1::uuid[]) AND owner = $2::text AND NOT done";
 constexpr const char* kInsertEffectSql = "INSERT INTO raw_effects (payment, amount) VALUES ($1::bigint, $2::bigint)";
 constexpr const char* insert_effects_sql =
     "INSERT INTO raw_effects (payment, amount) SELECT * FROM unnest($1::bigint[], $2::bigint[])";
@@ -204,6 +212,8 @@ void Database::prepare_statements() {
   prepare("claim", claim_sql);
   prepare("is_done", kIsDoneSql);
   prepare("complete", complete_sql);
+  prepare("claim_many", kClaimManySql);
+  prepare("complete_many", kCompleteManySql);
 }
 
 bool Database::insert_id(const std::string& uuid_text) {
@@ -243,6 +253,23 @@ bool Database::complete(const std::string& uuid_text, const std::string& owner, 
   const bool ours = std::strcmp(PQcmdTuples(result), "1") == 0;
   PQclear(result);
   return ours;
+}
+
+std::vector<Uuid> Database::claim_many(std::span<const Uuid> sorted, const std::string& owner) {
+  const ArrayParams p(uuid_array(sorted), owner);
+  PGresult* result = check(PQexecPrepared(pg_, "claim_many", 2, p.values, p.lengths, p.formats, 1), "claim ids");
+  std::vector<Uuid> claimed;
+  collect(result, claimed);
+  PQclear(result);
+  return claimed;
+}
+
+std::int64_t Database::complete_many(std::span<const Uuid> ids, const std::string& owner) {
+  const ArrayParams p(uuid_array(ids), owner);
+  PGresult* result = check(PQexecPrepared(pg_, "complete_many", 2, p.values, p.lengths, p.formats, 0), "complete ids");
+  const std::int64_t done = std::strtoll(PQcmdTuples(result), nullptr, 10);
+  PQclear(result);
+  return done;
 }
 
 void Database::collect(const PGresult* result, std::vector<Uuid>& into) {

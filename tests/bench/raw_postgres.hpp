@@ -80,6 +80,10 @@ class Database {
   bool is_done(const std::string& uuid_text);
   /// False if the claim was lost.
   bool complete(const std::string& uuid_text, const std::string& owner, std::int64_t fence);
+  /// The ids that are claimed now, of these, which are sorted.
+  std::vector<Uuid> claim_many(std::span<const Uuid> sorted, const std::string& owner);
+  /// How many of these claims have ended.
+  std::int64_t complete_many(std::span<const Uuid> ids, const std::string& owner);
 
   /// The batch's ids, sorted bytewise and without repetitions. Returns the new ids, in any order.
   std::vector<Uuid> insert_ids(std::span<const Uuid> sorted);

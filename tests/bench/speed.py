@@ -59,7 +59,7 @@ LATENCIES = [f"latency-{disk}-{rate}-{share}" for disk in ("fast", "stalling") f
 
 
 class Speed:
-    SPEED = ["user-set", "user-defer", "engine-key-slow", "rebalance-gap", "commits-per-second", *LATENCIES]
+    SPEED = ["user-set", "user-defer", "engine-key-slow", "log-at-rest", "rebalance-gap", "commits-per-second", *LATENCIES]
     GROUP_PARTITIONS = 8
 
     def wait_until(self, what, condition, seconds=60):
@@ -146,7 +146,20 @@ class Speed:
             if counts:
                 self.bar("commits-per-second", ratios["commits"], 1.2, most=True)
 
+    KAFKAS_BYTES = 80  # that Kafka adds to an event that is sent by itself
+    BEFORE = 120_000_000  # bytes a second, before 2026-11-26
+
+    def log_at_rest(self):
+        """Every member reads every event. The log is made with a virtual clock, so one round is as good as three."""
+        members = 1_000
+        seen = self.p.run("bench_core_tokens", members=members, limiters=100, each=10, seconds=50, changes=0, patience_s=600)
+        sent = (seen["bytes_per_s"] + self.KAFKAS_BYTES * seen["events_per_s"]) * members
+        self.say(f"  a broker sends {sent / 1e6:.2f} MB/s")
+        self.bar("log-at-rest", [sent / self.BEFORE], 0.05, most=True)
+
     def speed(self, bars):
+        if "log-at-rest" in bars:
+            self.log_at_rest()
         if "commits-per-second" in bars or any(bar.startswith("latency-fast") for bar in bars):
             self.latencies(self.p, "fast", bars)
         if any(bar.startswith("latency-stalling") for bar in bars):
