@@ -3,8 +3,8 @@
 --   psql -v ON_ERROR_STOP=1 -v schema=turnstile -v role=app -f migrations/roles.sql
 --
 -- The role must exist. With these rights it cannot change the definition of a table. It cannot delete an id, a dead
--- letter or an effect, except ids that are older than every declared duration. `turnstile dlq replay`, `inbox forget`,
--- `inbox unpark --done` and `inbox purge` need the owner. This file has no rights on the application's own tables.
+-- letter or an effect, except ids that are older than every declared duration. `turnstile dlq replay`, `dlq edit`,
+-- `dlq purge`, `retries drop`, `rewind`, `inbox forget`, `inbox unpark --done` and `inbox purge` need the owner. This file has no rights on the application's own tables.
 GRANT USAGE ON SCHEMA :"schema" TO :"role";
 GRANT SELECT ON :"schema".migration TO :"role";
 GRANT SELECT ON :"schema".compatible_migration TO :"role";

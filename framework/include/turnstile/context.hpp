@@ -78,8 +78,9 @@ class Context {
   /// Set when the handler should stop. The reasons: the partition was revoked, the handler's timeout has passed, or the
   /// process is shutting down and its drain time is over. A long handler should check it.
   [[nodiscard]] const std::stop_token& stop_token() const noexcept { return fields_.stop; }
-  /// The number of this attempt, from 1. It counts the failures of the message itself in this process, and the
-  /// processes that died while they ran only this message. It does not count runs that were rolled back because another
+  /// The number of this attempt, from 1. It counts the failures of the message itself: those in this process, those
+  /// that are stored with a durable retry, and the processes that died while they ran only this message. It does not
+  /// count runs that were rolled back because another
   /// message of the batch failed.
   [[nodiscard]] int attempt() const noexcept { return fields_.attempt; }
   /// The ownership under which this handler runs. Pass it to outside systems so that they can reject an older owner.

@@ -62,7 +62,7 @@ class Message {
   struct Fields {
     std::string_view topic;                   ///< the topic
     std::int32_t partition = 0;               ///< within the topic
-    Offset offset = 0;                        ///< the record's timestamp
+    Offset offset = 0;                        ///< of the record
     Timestamp timestamp{};                    ///< of the record
     std::optional<std::string_view> key;      ///< absent: no key
     std::optional<std::string_view> payload;  ///< absent: no payload

@@ -119,6 +119,7 @@ std::string connect_problem(PGconn* connection, const PostgresSettings& settings
   std::string text = without(PQerrorMessage(connection), option(options.get(), "password"));
   while (!text.empty() && text.back() == '\n') text.pop_back();
   std::replace(text.begin(), text.end(), '\n', ' ');
+  std::erase(text, '\t');
   std::string remedy = "check postgres.url and that the server runs";
   if (PQconnectionNeedsPassword(connection)) remedy = "the server requires a password, but postgres.url has none";
   else if (PQconnectionUsedPassword(connection))
@@ -319,6 +320,7 @@ void Connection::fail() {
   if (last_words_) throw ConnectionLost{*last_words_};
   std::string text = PQerrorMessage(connection_);
   std::replace(text.begin(), text.end(), '\n', ' ');
+  std::erase(text, '\t');
   while (!text.empty() && (text.back() == ' ')) text.pop_back();
   throw ConnectionLost{{"", text.empty() ? "the server closed the connection" : text, true}};
 }
