@@ -235,6 +235,9 @@ def cluster_chaos(folder, minutes, seed):
         within(60, "the normal limit does not hold again", lambda: end_of_log(run)["limit"] == NORMAL)
         run.drain()
         idle = within(LEASE_S * 10, "permits are held although nothing runs", lambda: end_of_log(run)["held"] == 0 and end_of_log(run))
+        # One that was killed at rest is taken for dead after ten leases.
+        within(LEASE_S * 13, "members are left that are dead",
+               lambda: end_of_log(run)["members"] <= 1 + len([each for each in run.living if each.poll() is None]))
         run.operator.stdin.close()
         run.operator.wait(30)
         run.finish()
