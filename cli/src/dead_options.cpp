@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "command.hpp"
 #include "point.hpp"
 #include "turnstile/dead_reason.hpp"
@@ -69,12 +71,16 @@ postgres::DeadFilter dead_filter(postgres::Admin& admin, const DeadOptions& opti
 
 std::string groups_table(const postgres::DeadGroups& groups) {
   if (groups.groups.empty()) return "";
-  std::vector<std::vector<std::string>> rows{
-      {"COUNT", "TOPIC", "HANDLER", "REASON", "OLDEST", "NEWEST", "EXAMPLE", "ERROR"}};
+  std::vector<std::vector<std::string>> rows{{"COUNT", "TOPIC", "HANDLER", "REASON", "OLDEST", "NEWEST", "EXAMPLE"}};
+  // Absent if they were not grouped by error.
+  const bool with_errors = std::any_of(groups.groups.begin(), groups.groups.end(),
+                                       [](const postgres::DeadGroup& group) { return !group.error.empty(); });
+  if (with_errors) rows.front().push_back("ERROR");
   for (const auto& group : groups.groups) {
     rows.push_back({number(group.count), group.topic.empty() ? "(unknown)" : one_line(group.topic, 60),
                     one_line(group.handler, 40), group.reason, when(group.oldest), when(group.newest),
-                    std::to_string(group.example), one_line(group.error, 70)});
+                    std::to_string(group.example)});
+    if (with_errors) rows.back().push_back(one_line(group.error, 70));
   }
   return table(rows);
 }

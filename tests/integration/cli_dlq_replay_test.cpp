@@ -25,10 +25,11 @@ TEST_F(CliReplay, a_dry_run_publishes_nothing_and_says_how_many_and_how_long) {
   sql("UPDATE dead SET replayed_at = clock_timestamp() + interval '200000 years' WHERE id = 1");
   const auto dry = cli_.run("dlq", "replay", "--all", "--rate", "10/m", "--dry-run");
   EXPECT_EQ(dry.code, 0) << dry.err;
-  EXPECT_THAT(dry.out, AllOf(HasSubstr("would replay 20 dead letters in 1m 54s at 10/m"), HasSubstr(topic_),
-                             HasSubstr("would skip 1 dead letter: unknown, so an operator has to decide"),
-                             HasSubstr("would skip 1 dead letter: duplicates"),
-                             HasSubstr("would skip 1 dead letter: may have been published")));
+  EXPECT_THAT(dry.out,
+              AllOf(HasSubstr("EXAMPLE\n"), HasSubstr("would replay 20 dead letters in 1m 54s at 10/m"),
+                    HasSubstr(topic_), HasSubstr("would skip 1 dead letter: unknown, so an operator has to decide"),
+                    HasSubstr("would skip 1 dead letter: duplicates"),
+                    HasSubstr("would skip 1 dead letter: may have been published")));
   EXPECT_EQ(sql("SELECT count(*) FROM dead WHERE replayed_at < now()"), "0");
   const auto json =
       nlohmann::json::parse(cli_.run("dlq", "replay", "--all", "--rate", "10/m", "--dry-run", "--json").out);

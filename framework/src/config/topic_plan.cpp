@@ -74,4 +74,9 @@ std::string describe(const TopicPlan& plan) {
          *plan.dead_letter;
 }
 
+std::string describe(const BreakPolicy& breaks) {
+  return "circuit breaker opens for " + to_text(breaks.open_for) + " when " + std::to_string(breaks.percent) +
+         "% of at least " + std::to_string(breaks.least) + " calls within " + to_text(breaks.window) + " fail";
+}
+
 }  // namespace turnstile::detail

@@ -49,6 +49,8 @@ struct TopicPlan {
 
 /// One line for the user: handler, mode, ids, order, limit, retries, dead letters.
 std::string describe(const TopicPlan& plan);
+/// For the same line, of a topic with break_on().
+std::string describe(const BreakPolicy& breaks);
 
 /// `settings` must have passed check_topic(). Otherwise it throws ConfigError.
 TopicPlan plan_topic(const std::string& topic, const TopicSettings& settings, const std::string& group = "");

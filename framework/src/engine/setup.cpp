@@ -91,8 +91,8 @@ std::vector<TopicSettings> effective_settings(const ConsumerSpec& spec, bool cal
 }
 
 /// One line for each topic, so that the log shows the result of code, file and environment.
-void tell_of_topic(const TopicPlan& plan, const TopicSettings& settings, const RunLog& run_log) {
-  run_log.info("topic " + plan.topic + ": " + describe(plan));
+void tell_of_topic(const TopicPlan& plan, const TopicSettings& settings, bool breaks, const RunLog& run_log) {
+  run_log.info("topic " + plan.topic + ": " + describe(plan) + (breaks ? ", " + describe(plan.breaks) : ""));
   if (!settings.retry || plan.dead_letter) return;
   run_log.warn(Code::retry_without_dead_letter,
                "topic " + plan.topic + ": retry is set to " + std::to_string(plan.retry.attempts) +
@@ -241,7 +241,8 @@ std::vector<std::unique_ptr<TopicState>> build_topics(ConsumerSpec spec, std::sh
   std::vector<TopicPlan> plans;
   for (std::size_t i = 0; i < settings.size(); ++i)
     plans.push_back(plan_topic(spec.topics[i].first, settings[i], spec.config.group()));
-  for (std::size_t i = 0; i < settings.size(); ++i) tell_of_topic(plans[i], settings[i], *run_log);
+  for (std::size_t i = 0; i < settings.size(); ++i)
+    tell_of_topic(plans[i], settings[i], spec.topics[i].second.breaks_on != nullptr, *run_log);
   auto store = store_for(spec, plans);
   const auto infos = check_broker(spec, plans, settings, *run_log, !caller_raises);
   const SharedServices shared = open_services(spec, plans, std::move(store), run_log);

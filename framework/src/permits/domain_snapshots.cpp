@@ -29,7 +29,7 @@ std::string commands_of_operators(const tokens::State& state) {
   for (const auto& [limiter, entry] : state.limiters) {
     if (!entry.set) continue;
     commands += (commands.empty() ? "turnstile limits set " : "; turnstile limits set ") + limiter + " " +
-                std::to_string(*entry.set);
+                std::to_string(*entry.set) + " --ahead";
   }
   return commands;
 }

@@ -29,8 +29,8 @@ class DomainSnapshots {
   tokens::Position saved_ = tokens::kNowhere, trimmed_ = tokens::kNowhere;
 };
 
-/// "turnstile limits set psp 0; turnstile limits set mail 5": the commands for the limits that operators have set.
-/// Empty: none.
+/// "turnstile limits set psp 0 --ahead; …": the commands for the limits that operators have set. They also work before
+/// a member has opened the limiter in the new log. Empty: none.
 std::string commands_of_operators(const tokens::State& state);
 
 }  // namespace turnstile::detail

@@ -436,12 +436,13 @@ TEST_F(HealthTest, the_start_shows_what_the_settings_come_to) {
   Config c = config();
   c.topics["t"].order = Order::key;
   Consumer& app = start(kNothing | transactional() | limit("psp", 3) | retry(exponential{100ms, 4}) | id_from("key") |
-                            dead_letter("failed"),
+                            dead_letter("failed") | break_on({.percent = 20}),
                         c);
   ASSERT_TRUE(eventually([&] { return app.health().partitions == 1; }));
   EXPECT_THAT(log(),
               HasSubstr("topic t: handler t, mode transactional, ids from key, order key, limit 3 as psp, 4 attempts, "
-                        "100ms to 30s apart, then dead letter to failed"));
+                        "100ms to 30s apart, then dead letter to failed, circuit breaker opens for 30s when 20% of at "
+                        "least 20 calls within 10s fail"));
   EXPECT_THAT(log(), Not(HasSubstr("retried forever")));
 }
 
