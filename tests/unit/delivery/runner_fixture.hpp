@@ -1,6 +1,7 @@
 #pragma once
 // A TopicRunner over the in-memory inbox and broker, and messages that say what is to become of them.
 
+#include <rapidcheck.h>
 #include <spdlog/sinks/null_sink.h>
 #include <spdlog/spdlog.h>
 
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "delivery/topic_runner.hpp"
+#include "engine/lane.hpp"
 #include "tests/support/owned_block.hpp"
 #include "turnstile/context.hpp"
 #include "turnstile/outcome.hpp"
@@ -82,6 +84,43 @@ inline Outcome act_on(const Planned& planned, std::string_view effect, Context& 
   }
   context.tx().exec(kInsert, effect);
   return Outcome::done();
+}
+
+/// Acts that rarely fail.
+inline rc::Gen<Act> any_act(std::size_t effects, std::size_t deferred_effects) {
+  return rc::gen::weightedElement<Act>({{effects, Act::effect},
+                                        {deferred_effects, Act::deferred_effect},
+                                        {1, Act::fail},
+                                        {1, Act::fail_deferred},
+                                        {1, Act::fail_sql},
+                                        {1, Act::throw_int},
+                                        {1, Act::skip},
+                                        {1, Act::reject},
+                                        {1, Act::retry_after},
+                                        {1, Act::no_id}});
+}
+
+/// A handler that acts on each message; with `spans` it takes spans, up to the first message that it does not settle.
+template <typename ActOn>
+Pipeline acting(ActOn act, bool spans) {
+  if (!spans) return act;
+  return [act](std::span<const Message> messages, Context& context) {
+    Outcome last = Outcome::done();
+    for (const Message& message : messages) {
+      last = act(message, context);
+      if (!last.settles()) return last;
+    }
+    return last;
+  };
+}
+
+/// What the scheduler does with a verdict.
+inline void follow(const detail::Verdict& verdict, const detail::Work& work, detail::Lane& lane,
+                   detail::SteadyTime now) {
+  using Kind = detail::Verdict::Kind;
+  if (verdict.kind == Kind::settled) lane.settle(work);
+  else if (verdict.kind == Kind::retry) lane.retry(work, now + verdict.delay, verdict.attempt);
+  else lane.put_back(work);
 }
 
 class OneBlock final : public OwnedBlock {

@@ -38,15 +38,7 @@ Pipeline handler_of(const Plans& plans, bool spans) {
     const auto& plan = plans[static_cast<std::size_t>(message.partition())];
     return act_on(plan[static_cast<std::size_t>(message.offset())], name_of(message), context);
   };
-  if (!spans) return act;
-  return [act](std::span<const Message> messages, Context& context) {
-    Outcome last = Outcome::done();
-    for (const Message& message : messages) {
-      last = act(message, context);
-      if (!last.settles()) return last;
-    }
-    return last;
-  };
+  return acting(act, spans);
 }
 
 /// The partitions of a topic, whose waiting messages run together.
@@ -88,14 +80,8 @@ class Partitions {
         results.push_back(world.runner->run(share.works, share.place, session_.get(), watch));
     std::map<std::size_t, UnitResult> by_partition;
     for (std::size_t k = 0; k < results.size(); ++k) {
-      for (std::size_t i = 0; i < shares[k].works.size(); ++i) {
-        Lane& lane = *lanes_[whose[k]];
-        const Work& work = shares[k].works[i];
-        const Verdict& verdict = results[k].verdicts[i];
-        if (verdict.kind == Verdict::Kind::settled) lane.settle(work);
-        else if (verdict.kind == Verdict::Kind::retry) lane.retry(work, now_ + verdict.delay, verdict.attempt);
-        else lane.put_back(work);
-      }
+      for (std::size_t i = 0; i < shares[k].works.size(); ++i)
+        follow(results[k].verdicts[i], shares[k].works[i], *lanes_[whose[k]], now_);
       by_partition.emplace(whose[k], std::move(results[k]));
     }
     return by_partition;
@@ -153,18 +139,8 @@ Fate fate_of(const Plans& plans, std::size_t most, bool together, bool spans, co
 }
 
 rc::Gen<Planned> planned(int partition) {
-  const auto act = rc::gen::weightedElement<Act>({{12, Act::effect},
-                                                  {8, Act::deferred_effect},
-                                                  {1, Act::fail},
-                                                  {1, Act::fail_deferred},
-                                                  {1, Act::fail_sql},
-                                                  {1, Act::throw_int},
-                                                  {1, Act::skip},
-                                                  {1, Act::reject},
-                                                  {1, Act::retry_after},
-                                                  {1, Act::no_id}});
   return rc::gen::build<Planned>(rc::gen::set(&Planned::id, rc::gen::inRange(100 * partition, 100 * partition + 12)),
-                                 rc::gen::set(&Planned::act, act),
+                                 rc::gen::set(&Planned::act, any_act(12, 8)),
                                  rc::gen::set(&Planned::failures, rc::gen::inRange(1, 5)));
 }
 

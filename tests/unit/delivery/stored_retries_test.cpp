@@ -76,11 +76,7 @@ struct DurableFixture : RunnerFixture {
       std::vector<Work> works;
       lane.hand_out(batch, now, works);
       const auto result = runner->run(works, place, session.get(), watch);
-      for (std::size_t i = 0; i < works.size(); ++i) {
-        if (result.verdicts[i].kind == Verdict::Kind::settled) lane.settle(works[i]);
-        else if (result.verdicts[i].kind == Verdict::Kind::put_back) lane.put_back(works[i]);
-        else lane.retry(works[i], now + result.verdicts[i].delay, result.verdicts[i].attempt);
-      }
+      for (std::size_t i = 0; i < works.size(); ++i) follow(result.verdicts[i], works[i], lane, now);
       counts.deferred += result.counts.deferred;
       counts.duplicates += result.counts.duplicates;
     }

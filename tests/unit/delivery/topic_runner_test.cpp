@@ -34,19 +34,10 @@ std::ostream& operator<<(std::ostream& out, const Result& result) {
 }
 
 Pipeline handler_of(const std::vector<Planned>& plan, bool spans) {
-  if (!spans) {
-    return [&plan](const Message& message, Context& context) {
-      return act_on(plan[static_cast<std::size_t>(message.offset())], message.text(), context);
-    };
-  }
-  return [&plan](std::span<const Message> messages, Context& context) {
-    Outcome last = Outcome::done();
-    for (const Message& message : messages) {
-      last = act_on(plan[static_cast<std::size_t>(message.offset())], message.text(), context);
-      if (!last.settles()) return last;
-    }
-    return last;
+  const auto act = [&plan](const Message& message, Context& context) {
+    return act_on(plan[static_cast<std::size_t>(message.offset())], message.text(), context);
   };
+  return acting(act, spans);
 }
 
 /// Drives lane and runner until all is settled; false when it never is.
@@ -61,12 +52,7 @@ bool drive(RunnerFixture& world, const std::vector<Planned>& plan, Order order, 
     std::vector<Work> works;
     lane.hand_out(batch, now, works);
     const auto result = world.runner->run(works, world.place, session.get(), watch);
-    for (std::size_t i = 0; i < works.size(); ++i) {
-      const Verdict& verdict = result.verdicts[i];
-      if (verdict.kind == Verdict::Kind::settled) lane.settle(works[i]);
-      else if (verdict.kind == Verdict::Kind::retry) lane.retry(works[i], now + verdict.delay, verdict.attempt);
-      else lane.put_back(works[i]);
-    }
+    for (std::size_t i = 0; i < works.size(); ++i) follow(result.verdicts[i], works[i], lane, now);
   }
   return lane.unsettled() == 0U;
 }
@@ -88,19 +74,9 @@ Result run(const std::vector<Planned>& plan, Order order, std::size_t batch, boo
 }
 
 rc::Gen<Planned> planned() {
-  return rc::gen::build<Planned>(rc::gen::set(&Planned::id, rc::gen::inRange(0, 12)),
-                                 rc::gen::set(&Planned::key, rc::gen::inRange(0, 3)),
-                                 rc::gen::set(&Planned::act, rc::gen::weightedElement<Act>({{6, Act::effect},
-                                                                                            {4, Act::deferred_effect},
-                                                                                            {1, Act::fail},
-                                                                                            {1, Act::fail_deferred},
-                                                                                            {1, Act::fail_sql},
-                                                                                            {1, Act::throw_int},
-                                                                                            {1, Act::skip},
-                                                                                            {1, Act::reject},
-                                                                                            {1, Act::retry_after},
-                                                                                            {1, Act::no_id}})),
-                                 rc::gen::set(&Planned::failures, rc::gen::inRange(1, 5)));
+  return rc::gen::build<Planned>(
+      rc::gen::set(&Planned::id, rc::gen::inRange(0, 12)), rc::gen::set(&Planned::key, rc::gen::inRange(0, 3)),
+      rc::gen::set(&Planned::act, any_act(6, 4)), rc::gen::set(&Planned::failures, rc::gen::inRange(1, 5)));
 }
 
 TEST(TopicRunner, a_statement_that_is_always_busy_fails_its_message_and_no_other) {
