@@ -80,8 +80,7 @@ class Context {
   [[nodiscard]] const std::stop_token& stop_token() const noexcept { return fields_.stop; }
   /// The number of this attempt, from 1. It counts the failures of the message itself: those in this process, those
   /// that are stored with a durable retry, and the processes that died while they ran only this message. It does not
-  /// count runs that were rolled back because another
-  /// message of the batch failed.
+  /// count runs that were rolled back because another message of the batch failed.
   [[nodiscard]] int attempt() const noexcept { return fields_.attempt; }
   /// The ownership under which this handler runs. Pass it to outside systems so that they can reject an older owner.
   /// Absent if there is no database. An epoch can repeat after the database has lost its last transactions, for example
