@@ -126,18 +126,21 @@ TEST(TokensReclaim, a_consumer_that_wakes_past_its_lease_starts_nothing_commits_
     EXPECT_NE(world->output().find(said), std::string::npos) << said << "\n" << world->output();
 
   // The handlers that ran before were told to stop, and did not commit. Their messages ran again, each under a permit
-  // of its own.
+  // of its own. Some messages were sent twice: if the other copy ran first, this one is a duplicate and has no effect.
   ASSERT_TRUE(eventually([&] { return world->effects().distinct == 170; }, 120s)) << world->output();
   end(*world, {&stays, &frozen});
   EXPECT_EQ(world->effects().rows, 170) << "an effect was made twice";
   const Outside outside = world.outside();
   for (const HandlerRun& run : in_flight) {
-    const auto count = std::count_if(outside.runs().begin(), outside.runs().end(), [&](const HandlerRun& other) {
+    const bool ran_again = std::any_of(outside.runs().begin(), outside.runs().end(), [&](const HandlerRun& other) {
       return other.partition == run.partition && other.offset == run.offset && other.begin > woken;
     });
-    EXPECT_GE(count, 1) << "partition " << run.partition << " offset " << run.offset
-                        << ": what ran past its lease was committed\n"
-                        << world->output();
+    const std::string effects =
+        world->query("SELECT count(*) FROM effect WHERE record_partition = " + std::to_string(run.partition) +
+                     " AND record_offset = " + std::to_string(run.offset));
+    EXPECT_TRUE(ran_again || effects == "0")
+        << "partition " << run.partition << " offset " << run.offset << ": what ran past its lease was committed\n"
+        << world->output();
   }
   EXPECT_EQ(world.most_that_counts(), 4);
 }
