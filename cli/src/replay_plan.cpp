@@ -17,14 +17,17 @@ const std::set<DeadReason> kUndecided{DeadReason::too_old, DeadReason::unknown, 
                                       DeadReason::no_session, DeadReason::forged};
 /// These become dead letters again unless something else has changed: the topic's settings, or the cause of the crash.
 const std::set<DeadReason> kDiesAgain{DeadReason::missing_id, DeadReason::mismatch, DeadReason::killed_process};
+/// Of these, those whose cause is in the record, so that an edit may have removed it. An edit keeps the id of a mismatch.
+const std::set<DeadReason> kMendedByEdit{DeadReason::missing_id, DeadReason::killed_process};
 
 }  // namespace
 
-ReplayPart replay_part(std::string_view reason, bool replay_in_doubt, bool asked_for) {
-  if (replay_in_doubt) return ReplayPart::in_doubt;
-  const auto known = parse_dead_reason(std::string(reason));
+ReplayPart replay_part(const ReplayCase& letter) {
+  if (letter.is_in_doubt) return ReplayPart::in_doubt;
+  const auto known = parse_dead_reason(std::string(letter.reason));
   if (known == DeadReason::duplicate) return ReplayPart::has_run;
-  if (asked_for || !known) return ReplayPart::published;
+  if (letter.is_asked_for || !known) return ReplayPart::published;
+  if (letter.is_edited && kMendedByEdit.contains(*known)) return ReplayPart::published;
   if (known == DeadReason::dropped) return ReplayPart::dropped;
   if (kDiesAgain.contains(*known)) return ReplayPart::dies_again;
   return kUndecided.contains(*known) ? ReplayPart::undecided : ReplayPart::published;

@@ -19,8 +19,14 @@ enum class ReplayPart : std::uint8_t {
   undecided,   ///< it may have taken effect, or was forged
 };
 
-/// `asked_for`: --reason names its reason.
-ReplayPart replay_part(std::string_view reason, bool replay_in_doubt, bool asked_for);
+/// What decides about a dead letter.
+struct ReplayCase {
+  std::string_view reason{};
+  bool is_in_doubt = false;   ///< an earlier replay of it has not ended
+  bool is_edited = false;     ///< an operator has changed its record
+  bool is_asked_for = false;  ///< --reason names its reason
+};
+ReplayPart replay_part(const ReplayCase& letter);
 
 /// Why it is left out, and what to do: "unknown, so an operator has to decide; to replay …".
 std::string why_left_out(ReplayPart part, const std::string& reason);

@@ -135,7 +135,10 @@ void Replayer::all(postgres::DeadFilter filter, bool by_reason, std::optional<st
   do {
     page = admin_.dead(filter);
     for (const auto& letter : page.letters) {
-      const auto part = replay_part(letter.reason, letter.replay_in_doubt, by_reason);
+      const auto part = replay_part({.reason = letter.reason,
+                                     .is_in_doubt = letter.replay_in_doubt,
+                                     .is_edited = letter.edits > 0,
+                                     .is_asked_for = by_reason});
       if (part == ReplayPart::published) {
         if (!listener_.wait_until(pace.next(Pace::Clock::now()))) return;
         replay_if_it_waits(letter.number);
@@ -311,15 +314,18 @@ ReplayPreview preview_replay(postgres::Admin& admin, postgres::DeadFilter filter
   ReplayPreview preview;
   for (auto group : admin.dead_groups(filter, false).groups) {
     if (group.in_doubt > 0) preview.left_out[{ReplayPart::in_doubt, ""}] += group.in_doubt;
-    group.count -= group.in_doubt;
-    const auto part = replay_part(group.reason, false, by_reason);
-    if (group.count == 0) continue;
-    if (part != ReplayPart::published) {
-      preview.left_out[{part, group.reason}] += group.count;
-    } else {
-      preview.published.letters += group.count;
-      preview.published.groups.push_back(std::move(group));
+    const auto part_of = [&](bool is_edited) {
+      return replay_part({.reason = group.reason, .is_edited = is_edited, .is_asked_for = by_reason});
+    };
+    const std::int64_t unchanged = group.count - group.in_doubt - group.edited;
+    group.count = 0;
+    for (const auto& [part, count] : {std::pair(part_of(false), unchanged), std::pair(part_of(true), group.edited)}) {
+      if (part == ReplayPart::published) group.count += count;
+      else if (count > 0) preview.left_out[{part, group.reason}] += count;
     }
+    if (group.count == 0) continue;
+    preview.published.letters += group.count;
+    preview.published.groups.push_back(std::move(group));
   }
   // The first one is published at once.
   preview.seconds = std::chrono::duration<double>(interval.value_or(std::chrono::nanoseconds{0})).count() *

@@ -77,6 +77,16 @@ TEST_F(CliReplay, an_edited_letter_is_replayed_with_its_new_record_and_its_id) {
   EXPECT_EQ(cli_.run("dlq", "edit", "1", "--value", "late").code, 4);
 }
 
+TEST_F(CliReplay, an_edited_letter_that_had_no_id_is_one_of_all) {
+  for (int offset = 0; offset < 3; ++offset) bury(offset, "'{}'", "missing_id");
+  ASSERT_EQ(cli_.run("dlq", "edit", "2", "--header", "trace=mended").code, 0);
+  EXPECT_THAT(
+      cli_.run("dlq", "replay", "--all", "--dry-run").out,
+      AllOf(HasSubstr("would replay 1 dead letter"), HasSubstr("would skip 2 dead letters: missing_id, which would")));
+  EXPECT_EQ(cli_.run("dlq", "replay", "--all").code, 0);
+  EXPECT_EQ(sql("SELECT string_agg(id::text, ' ') FROM dead WHERE replayed_at IS NOT NULL"), "2");
+}
+
 /// The replay has read the letter, and waits for the broker, while another operator edits it.
 TEST_F(CliReplay, nobody_edits_a_letter_that_is_being_replayed) {
   const auto mock = broker_without_answer(60s);

@@ -10,14 +10,24 @@ namespace {
 using namespace std::chrono_literals;
 
 TEST(ReplayPlan, leaves_out_what_an_operator_must_decide) {
-  EXPECT_EQ(replay_part("failed", false, false), ReplayPart::published);
-  EXPECT_EQ(replay_part("rejected", false, false), ReplayPart::published);
-  EXPECT_EQ(replay_part("unknown", false, false), ReplayPart::undecided);
-  EXPECT_EQ(replay_part("forged", false, false), ReplayPart::undecided);
-  EXPECT_EQ(replay_part("mismatch", false, false), ReplayPart::dies_again);
-  EXPECT_EQ(replay_part("unknown", false, true), ReplayPart::published) << "--reason unknown";
-  EXPECT_EQ(replay_part("duplicate", false, true), ReplayPart::has_run);
-  EXPECT_EQ(replay_part("failed", true, true), ReplayPart::in_doubt);
+  const auto part = [](std::string_view reason) { return replay_part({.reason = reason}); };
+  EXPECT_EQ(part("failed"), ReplayPart::published);
+  EXPECT_EQ(part("rejected"), ReplayPart::published);
+  EXPECT_EQ(part("unknown"), ReplayPart::undecided);
+  EXPECT_EQ(part("forged"), ReplayPart::undecided);
+  EXPECT_EQ(part("mismatch"), ReplayPart::dies_again);
+  EXPECT_EQ(replay_part({.reason = "unknown", .is_asked_for = true}), ReplayPart::published) << "--reason unknown";
+  EXPECT_EQ(replay_part({.reason = "duplicate", .is_asked_for = true}), ReplayPart::has_run);
+  EXPECT_EQ(replay_part({.reason = "failed", .is_in_doubt = true, .is_asked_for = true}), ReplayPart::in_doubt);
+}
+
+TEST(ReplayPlan, takes_an_edited_letter_whose_cause_was_in_the_record) {
+  for (const char* reason : {"missing_id", "killed_process"}) {
+    EXPECT_EQ(replay_part({.reason = reason}), ReplayPart::dies_again) << reason;
+    EXPECT_EQ(replay_part({.reason = reason, .is_edited = true}), ReplayPart::published) << reason;
+  }
+  for (const char* reason : {"mismatch", "unknown", "dropped", "duplicate"})
+    EXPECT_EQ(replay_part({.reason = reason, .is_edited = true}), replay_part({.reason = reason})) << reason;
 }
 
 TEST(ReplayPlan, reads_a_rate) {

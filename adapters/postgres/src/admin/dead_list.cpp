@@ -182,7 +182,7 @@ Statement count_groups(const DeadFilter& filter, bool by_error) {
   const std::string rows = where.take(), in_doubt(kInDoubt);
   return {
       "SELECT coalesce(h.name, ''), coalesce(f.topic, ''), g.reason, g.error, sum(g.letters)::bigint, "
-      "       sum(g.in_doubt)::bigint, sum(g.replayed)::bigint, min(g.example), " +
+      "       sum(g.in_doubt)::bigint, sum(g.edited)::bigint, sum(g.replayed)::bigint, min(g.example), " +
           microseconds_of("min(g.oldest)") + ", " + microseconds_of("max(g.newest)") +
           ", count(*) OVER (), (sum(sum(g.letters)) OVER ())::bigint "
           "FROM (SELECT e.*, regexp_replace(regexp_replace(e.text, '\\m(0x[0-9a-fA-F]+|[0-9a-fA-F]{8}[0-9a-fA-F-]*)\\M', '#', 'g'), "
@@ -191,7 +191,8 @@ Statement count_groups(const DeadFilter& filter, bool by_error) {
           std::string(by_error ? "left(d.error, 300)" : "''") +
           " AS text, count(*) AS letters, "
           "                     count(*) FILTER (WHERE " +
-          in_doubt + ") AS in_doubt, count(*) FILTER (WHERE " + std::string(kReplayed) +
+          in_doubt + ") AS in_doubt, count(*) FILTER (WHERE d.edits > 0 AND " + std::string(kNotInDoubt) +
+          ") AS edited, count(*) FILTER (WHERE " + std::string(kReplayed) +
           ") AS replayed, "
           "                     min(d.id) AS example, min(d.died_at) AS oldest, max(d.died_at) AS newest "
           "                FROM dead d WHERE " +
@@ -263,12 +264,13 @@ DeadGroups Admin::dead_groups(const DeadFilter& filter, bool by_error) {
                           .error = rows.get<std::string>(row, 3),
                           .count = rows.get<std::int64_t>(row, 4),
                           .in_doubt = rows.get<std::int64_t>(row, 5),
-                          .replayed = rows.get<std::int64_t>(row, 6),
-                          .example = rows.get<std::int64_t>(row, 7),
-                          .oldest = time_at(rows, row, 8),
-                          .newest = time_at(rows, row, 9)});
-    all.of_groups = rows.get<std::int64_t>(row, 10);
-    all.letters = rows.get<std::int64_t>(row, 11);
+                          .edited = rows.get<std::int64_t>(row, 6),
+                          .replayed = rows.get<std::int64_t>(row, 7),
+                          .example = rows.get<std::int64_t>(row, 8),
+                          .oldest = time_at(rows, row, 9),
+                          .newest = time_at(rows, row, 10)});
+    all.of_groups = rows.get<std::int64_t>(row, 11);
+    all.letters = rows.get<std::int64_t>(row, 12);
   }
   return all;
 }

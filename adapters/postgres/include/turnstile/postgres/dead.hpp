@@ -101,6 +101,7 @@ struct DeadGroup {
       error;               ///< with # for numbers and hexadecimal ids
   std::int64_t count = 0,  ///< how many
       in_doubt = 0,        ///< how many of them have a replay in doubt
+      edited = 0,          ///< how many of the others were edited
       replayed = 0,        ///< how many of them were replayed
       example = 0;         ///< the lowest number among them
   DatabaseTime oldest,     ///< when the first of them died
