@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <mutex>
@@ -27,8 +28,8 @@ constexpr std::size_t kThreads = 4;
 constexpr auto kRequestTime = 5s;
 /// If some wait. A request is there at once, and an answer may have a slow network.
 constexpr std::chrono::milliseconds kReadTime{200}, kWriteTime{1'000};
-/// If so many wait, nobody waits for a request that is not there yet.
-constexpr std::size_t kMany = 16;
+/// If more wait, each of them shortens the time for a request that is not there yet.
+constexpr std::int64_t kMany = 16;
 /// How many wait until they are accepted; the kernel's own bound is usually 4,096.
 constexpr int kBacklog = 512;
 constexpr std::size_t kRequestBytes = 16 * 1024;
@@ -149,10 +150,10 @@ BoundedServer::BoundedServer() {
 void BoundedServer::let_many_wait() noexcept { static_cast<void>(::listen(svr_sock_, kBacklog)); }
 
 std::chrono::milliseconds BoundedServer::patience(bool reads) const noexcept {
-  const std::size_t waiting = waiting_;
+  const auto waiting = static_cast<std::int64_t>(waiting_.load());
   if (waiting == 0) return kRequestTime;
   if (waiting <= kMany) return reads ? kReadTime : kWriteTime;
-  return reads ? 0ms : kReadTime;
+  return reads ? kReadTime * kMany / waiting : kReadTime;
 }
 
 bool BoundedServer::process_and_close_socket(socket_t socket) {

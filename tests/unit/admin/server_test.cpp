@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -41,16 +42,26 @@ class RawClients {
       if (!text.empty()) ::send(sockets_.back(), text.data(), text.size(), MSG_NOSIGNAL);
     }
   }
+  void send_from_all(const std::string& text) const {
+    for (const int socket : sockets_) ::send(socket, text.data(), text.size(), MSG_NOSIGNAL);
+  }
   /// Until the server closes the last connection.
-  [[nodiscard]] std::string receive() const {
+  [[nodiscard]] std::string receive() const { return receive(sockets_.back()); }
+  /// How many have the answer to their request, when the server has closed all connections.
+  [[nodiscard]] std::ptrdiff_t answered() const {
+    return std::count_if(sockets_.begin(), sockets_.end(),
+                         [](int socket) { return receive(socket).find(" 200 ") != std::string::npos; });
+  }
+
+ private:
+  static std::string receive(int socket) {
     std::string all;
     char buffer[4096];
-    for (ssize_t got = 0; (got = ::recv(sockets_.back(), buffer, sizeof buffer, 0)) > 0;)
+    for (ssize_t got = 0; (got = ::recv(socket, buffer, sizeof buffer, 0)) > 0;)
       all.append(buffer, static_cast<std::size_t>(got));
     return all;
   }
 
- private:
   sockaddr_in at_{AF_INET, 0, {htonl(INADDR_LOOPBACK)}, {}};
   std::vector<int> sockets_;
 };
@@ -214,6 +225,16 @@ TEST_F(AdminServerTest, answers_while_other_clients_are_slow_or_silent) {
   began = std::chrono::steady_clock::now();
   EXPECT_EQ(get(*server, "/healthz").status, 200);
   EXPECT_LT(std::chrono::steady_clock::now() - began, 4s);
+}
+
+/// Over a network, a request comes some milliseconds after its connection.
+TEST_F(AdminServerTest, waits_for_the_requests_of_many_clients) {
+  const auto server = serve();
+  ASSERT_TRUE(eventually([&] { return server->port() != 0; }));
+  RawClients clients(server->port());
+  clients.connect(100, "");
+  clients.send_from_all("GET /healthz HTTP/1.1\r\n\r\n");
+  EXPECT_GE(clients.answered(), 80);
 }
 
 /// The kernel drops connections for which there is no place, and their clients try again after a second.
