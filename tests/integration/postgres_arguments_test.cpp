@@ -1,5 +1,7 @@
 // Arguments of statements arrive in PostgreSQL with their type and their value, in binary form and as text.
 
+#include <gmock/gmock.h>
+
 #include <array>
 #include <cstddef>
 #include <memory>
@@ -18,6 +20,7 @@ namespace turnstile::test {
 namespace {
 
 using namespace std::chrono;
+using ::testing::StartsWith;
 
 class PostgresArguments : public PostgresTest {
  protected:
@@ -170,6 +173,32 @@ TEST_F(PostgresArguments, what_is_no_value_of_the_type_fails_the_statement_befor
     const std::string state = refused(Jsonb{text});
     EXPECT_TRUE(state.starts_with("22")) << state;
   }
+}
+
+TEST_F(PostgresArguments, an_error_names_the_argument) {
+  begin("named");
+  const std::string nul("a\0b", 3);
+  try {
+    tx().exec("SELECT $1::int, $2::text", 1, nul);
+    FAIL();
+  } catch (const SqlError& error) {
+    EXPECT_THAT(error.what(), StartsWith("argument $2: a text argument has a NUL byte"));
+    EXPECT_EQ(error.sqlstate, "22021");
+  }
+  EXPECT_EQ(*tx().exec("SELECT 1").at(0, 0), "1") << "nothing of it was sent";
+}
+
+/// Each of them is small enough. For both together, the server would end the connection.
+TEST_F(PostgresArguments, of_1_gb_together_fail_the_statement_before_it_is_sent) {
+  begin("large");
+  const std::string half(std::size_t{1} << 29, 'x');
+  try {
+    tx().exec("SELECT length($1), length($2)", half, half);
+    FAIL();
+  } catch (const SqlError& error) {
+    EXPECT_THAT(error.what(), StartsWith("argument $2: it has 536870912 bytes, and those before it 536870913, but"));
+  }
+  EXPECT_EQ(*tx().exec("SELECT 1").at(0, 0), "1");
 }
 
 TEST_F(PostgresArguments, guards_take_them) {

@@ -12,7 +12,7 @@ namespace {
 
 Statement record(std::string_view sql, std::span<const Param> params, bool deferred, std::size_t message) {
   Statement statement{std::string(sql), {}, deferred, message};
-  for (const Param& param : params) statement.params.push_back(ports::param_text(param));
+  ports::each_param(params, [&](const Param& param) { statement.params.push_back(ports::param_text(param)); });
   return statement;
 }
 

@@ -107,4 +107,8 @@ void check_time(Timestamp time) {
                  "22008");
 }
 
+void throw_of_param(std::size_t index, const SqlError& error) {
+  throw SqlError("argument $" + std::to_string(index + 1) + ": " + error.what(), error.sqlstate);
+}
+
 }  // namespace turnstile::ports

@@ -70,7 +70,7 @@ ServerError server_error(std::string_view what, std::string_view sqlstate) {
 Rows BorrowedTransaction::run(std::string_view sql, std::span<const Param> params) {
   ports::check_borrowed_sql(sql);
   Arguments arguments;
-  for (const Param& param : params) arguments.push_back(ports::param_text(param));
+  ports::each_param(params, [&](const Param& param) { arguments.push_back(ports::param_text(param)); });
   try {
     return rows_of(send(transaction_, std::string(sql), arguments));
   } catch (const pqxx::deadlock_detected& error) {

@@ -3,7 +3,6 @@
 #include <bit>
 #include <charconv>
 #include <chrono>
-#include <climits>
 #include <cstring>
 
 #include "turnstile/error.hpp"
@@ -15,12 +14,16 @@ namespace turnstile::postgres {
 
 namespace {
 
-/// PostgreSQL takes no argument of 1 GB or more; libpq counts in int.
-int checked_length(std::size_t size) {
-  if (size > static_cast<std::size_t>(INT_MAX) / 2) {
-    throw SqlError(
-        "an argument of " + std::to_string(size) + " bytes is larger than PostgreSQL accepts (SQLSTATE 54000)",
-        "54000");
+/// The server ends a connection that sends a message of 1 GB (its PQ_LARGE_MESSAGE_LIMIT). What a message has besides its
+/// arguments needs less than the 1 MB that is missing here.
+constexpr std::size_t kMostBytes = (std::size_t{1} << 30) - (std::size_t{1} << 20);
+
+/// `before`: the bytes of the arguments before it.
+int checked_length(std::size_t size, std::size_t before) {
+  if (size > kMostBytes || before + size > kMostBytes) {
+    throw SqlError("it has " + std::to_string(size) + " bytes, and those before it " + std::to_string(before) +
+                       ", but PostgreSQL accepts less than 1 GB in a statement (SQLSTATE 54000)",
+                   "54000");
   }
   return static_cast<int>(size);
 }
@@ -145,7 +148,7 @@ void ArgumentBlock::add_int(std::int64_t value) {
 
 void ArgumentBlock::add_text(std::string_view text) {
   ports::check_text(text);
-  arguments_.push_back({block_.size(), checked_length(text.size()), 0, false, false});
+  arguments_.push_back({block_.size(), checked_length(text.size(), block_.size()), 0, false, false});
   block_.append(text).push_back('\0');
 }
 
@@ -153,7 +156,7 @@ void ArgumentBlock::add_null(Oid type) { arguments_.push_back({0, 0, type, false
 
 std::span<char> ArgumentBlock::add_binary(Oid type, std::size_t size) {
   const std::size_t begin = block_.size();
-  const int length = checked_length(size);
+  const int length = checked_length(size, begin);
   block_.resize(begin + size + 1);
   arguments_.push_back({begin, length, type, true, false});
   return {block_.data() + begin, size};

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "turnstile/error.hpp"
+#include "turnstile/ports/param_text.hpp"
 
 namespace turnstile::postgres {
 
@@ -28,7 +29,7 @@ void Pipeline::add(std::string_view sql, std::span<const Param> params, Owner ow
   }
   const auto mark = ArgumentBlock::Mark{queued_arguments_};
   try {
-    for (const Param& param : params) arguments_.add(param);
+    ports::each_param(params, [&](const Param& param) { arguments_.add(param); });
   } catch (...) {
     arguments_.forget(mark);
     throw;
