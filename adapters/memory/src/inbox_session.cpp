@@ -230,7 +230,10 @@ void MemorySession::commit() {
     if (fault == CommitFault::unavailable) throw StoreUnavailable("made unavailable by the test");
     if (fault == CommitFault::busy) throw StoreBusy("made busy by the test (SQLSTATE 40P01)");
     if (fault) {
+      const auto ids = kept_ids();
       end(*fault == CommitFault::in_doubt_committed);
+      lock.lock();
+      if (fault == CommitFault::in_doubt_elsewhere) state_->ids.insert(ids.begin(), ids.end());
       throw CommitInDoubt("the answer to COMMIT was lost by the test");
     }
     end(true);
@@ -272,17 +275,18 @@ void MemorySession::end(bool commit) noexcept {
   failure_ = nullptr;
 }
 
+/// The ids that the inbox has after the commit.
+std::map<InboxKey, std::optional<std::int64_t>> MemorySession::kept_ids() const {
+  auto ids = mine_;
+  for (const MessageId& id : retries_.taken_back) ids.erase({scope_.handler, id});
+  for (const auto& retry : retries_.deferred) ids.erase({scope_.handler, retry.id});
+  return ids;
+}
+
 /// Call it with the mutex held.
 void MemorySession::end_in_state(bool commit) {
-  const auto is_taken_back = [&](const MessageId& id) {
-    return std::find(retries_.taken_back.begin(), retries_.taken_back.end(), id) != retries_.taken_back.end() ||
-           std::any_of(retries_.deferred.begin(), retries_.deferred.end(),
-                       [&](const auto& retry) { return retry.id == id; });
-  };
-  for (auto& [key, fingerprint] : mine_) {
-    state_->pending.erase(key);
-    if (commit && !is_taken_back(key.second)) state_->ids.emplace(key, fingerprint);
-  }
+  for (auto& [key, fingerprint] : mine_) state_->pending.erase(key);
+  if (commit) state_->ids.merge(kept_ids());
   if (moves_to_) end_numbered(commit);
   if (commit) {
     for (auto& [key, body] : responses_) state_->responses[key] = std::move(body);

@@ -225,6 +225,7 @@ class MemorySession final : public ports::InboxSession, public Transaction {
   }
   void end(bool commit) noexcept;
   void end_in_state(bool commit);
+  [[nodiscard]] std::map<InboxKey, std::optional<std::int64_t>> kept_ids() const;
   void require_open();
   void check_still_there(Lock& lock);
   void flush();

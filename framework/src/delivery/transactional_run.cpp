@@ -94,14 +94,18 @@ std::optional<Failure> TransactionalRun::run_in(const Place& place, const Items&
   fresh_ = fresh_of(items);
   // First: a record that comes back for a retry has a new time, and no longer shows whether it is too old.
   if (auto failure = first_refused(unit_, items, fresh_)) return failure;
-  if (auto failure = guarded([&] { retries_.ask(items); })) return failure;
+  if (auto failure = guarded(place.all, nullptr, [&] { retries_.ask(items); })) {
+    // It has sent what the handlers of other units have queued.
+    if (place.first > 0) failure->by_handler = is_by_handler(*failure, session().standing());
+    return failure;
+  }
   const bool answers = unit_.plan().duplicates == DuplicatePolicy::replay && fresh_.size() < items.size();
   must_commit_ = !fresh_.empty() || answers || StoredRetries::need_commit(items);
   if (!fresh_.empty()) {
     if (auto failure = run_handlers(place, items)) return failure;
   }
   if (!answers) return std::nullopt;
-  return guarded(place.all, nullptr, [&] { published_ += answer_duplicates(unit_, items); });
+  return guarded(place.all, nullptr, [&] { published_ += answer_duplicates(unit_, items, place.first); });
 }
 
 std::optional<Failure> TransactionalRun::begin(const Items& items) {
@@ -227,22 +231,32 @@ void TransactionalRun::ring(const Items& items, bool committed) {
   if (committed) retries_.ring(items);
 }
 
-/// The answer to COMMIT was lost (hazard: commit-in-doubt). The ids of the batch were committed together or not at all,
-/// so this function looks them up. Messages whose ids are absent run again. If a transaction that is still in flight
+/// What the inbox can show of the item after a commit in doubt.
+TransactionalRun::Evidence TransactionalRun::evidence_of(const UnitItem& item) const {
+  if (item.back || item.deferral || item.turn != ports::RetryTurn::runs) return Evidence::none;
+  if (item.admission == ports::Admission::fresh) return Evidence::id;
+  // An answer that is sent twice has the same id.
+  return unit_.plan().duplicates == DuplicatePolicy::replay ? Evidence::none : Evidence::not_needed;
+}
+
+/// The answer to COMMIT was lost (hazard: commit-in-doubt). A message whose id is in the inbox has taken effect: here, or
+/// as a copy in another partition. If an id is absent, the messages run again. If a transaction that is still in flight
 /// commits after all, the inbox then finds duplicates.
 std::optional<Failure> TransactionalRun::decide_doubt(const Items& items, const std::string& why) {
   const auto& run_log = *unit_.services().run_log;
   run_log.warn(Code::commit_in_doubt, unit_.place().at, unit_.plan().handler, items.front()->offset(),
                "Commit in doubt: the answer to COMMIT was lost. Looking up whether it was committed: " + why);
-  // The next run gets a certain answer: it waits for the row that the transaction in doubt may still lock. Duplicates
-  // that were only answered again have no id to look up. A reply that is sent twice has the same id.
+  // The next run gets a certain answer: it waits for the row that the transaction in doubt may still lock.
   const Failure lost{.kind = Kind::busy, .why = why, .by_handler = true};
-  if (numbers_records(unit_.plan().mode) || fresh_.empty()) return lost;
+  if (numbers_records(unit_.plan().mode)) return lost;
   std::vector<MessageId> ids;
-  for (const UnitItem* item : fresh_) {
-    if (item->turn == ports::RetryTurn::runs && !item->deferral) ids.push_back(*item->id);
+  for (const UnitItem* item : items) {
+    switch (evidence_of(*item)) {
+      case Evidence::id: ids.push_back(*item->id); break;
+      case Evidence::not_needed: break;
+      case Evidence::none: return lost;  // although the others have ids: these may be of copies
+    }
   }
-  if (ids.empty()) return lost;
   bool all = false;
   if (auto failure = guarded([&] {
         const auto settled = session().settled(unit_.topic().handler, unit_.place().fence, ids);

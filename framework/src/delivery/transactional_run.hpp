@@ -3,6 +3,7 @@
 // and the commit.
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -59,6 +60,8 @@ class TransactionalRun {
   std::optional<Failure> run_one_by_one(const Place& place, const Items& items);
   std::optional<Failure> run_as_batch(const Place& place, const Items& items);
   std::optional<Failure> commit(const Items& items);
+  enum class Evidence : std::uint8_t { id, not_needed, none };
+  [[nodiscard]] Evidence evidence_of(const UnitItem& item) const;
   Failure count_busy(const Items& items, Failure failure);
   [[nodiscard]] bool store_answers() const;
   [[nodiscard]] ports::InboxSession& session() const noexcept { return unit_.session(); }

@@ -215,6 +215,18 @@ TEST(Replies, of_a_duplicate_in_the_same_batch_are_those_of_the_first) {
   EXPECT_THAT(world.published(), ElementsAre("replies re 1", "replies re 1"));
 }
 
+/// A copy of the new message, from another partition, has waited for the end of the transaction. Its id says nothing of
+/// the answer.
+TEST(Replies, of_duplicates_are_sent_though_copies_of_others_took_effect_elsewhere) {  // hazard: commit-in-doubt
+  World world(kEcho | transactional() | replies("replies") | on_duplicate(DuplicatePolicy::replay));
+  world.run({request(1)});
+  world.inbox->fail_next_commit(testing::CommitFault::in_doubt_elsewhere);
+  const auto doubted = world.run({request(1), request(2)});
+  EXPECT_NE(doubted.verdicts[0].kind, Verdict::Kind::settled);
+  world.run({request(1), request(2)});
+  EXPECT_THAT(world.published(), ElementsAre("replies re 1", "replies re 1"));
+}
+
 TEST(Replies, to_duplicates_are_not_sent_where_they_are_skipped) {
   World world(kEcho | transactional() | replies("replies"));
   world.run({request(1)});

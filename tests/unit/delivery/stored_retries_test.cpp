@@ -280,5 +280,19 @@ TEST(StoredRetriesTest, while_the_store_does_not_answer_nothing_is_settled) {
   }
 }
 
+/// A copy of the other message, from another partition, has waited for the end of the transaction. Its id says nothing
+/// of the message that was to be stored.
+TEST(StoredRetriesTest,
+     a_message_is_not_lost_when_copies_of_the_others_took_effect_elsewhere) {  // hazard: commit-in-doubt
+  const std::vector<Planned> plan = {{0, 0, Act::fail, 1}, {1, 1, Act::fail, 0}};
+  for (const auto durable : {DurableRetry::later_messages_wait, DurableRetry::later_messages_pass}) {
+    DurableFixture world(plan, durable, Order::partition);
+    world.inbox->fail_next_commit(testing::CommitFault::in_doubt_elsewhere);
+    ASSERT_TRUE(world.run(world.records_of(plan)));
+    ASSERT_TRUE(world.drain());
+    EXPECT_THAT(world.effects(), ElementsAre("0"));
+  }
+}
+
 }  // namespace
 }  // namespace turnstile::detail

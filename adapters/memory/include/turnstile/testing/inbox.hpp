@@ -36,6 +36,7 @@ enum class CommitFault {
   busy,                ///< StoreBusy, nothing was committed
   in_doubt_committed,  ///< CommitInDoubt, and it was committed
   in_doubt_lost,       ///< CommitInDoubt, and it was not
+  in_doubt_elsewhere,  ///< CommitInDoubt, and it was not; then copies of its new messages took effect elsewhere
 };
 
 /// Thread-safe. Sessions may outlive it.
