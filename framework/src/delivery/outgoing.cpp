@@ -88,7 +88,7 @@ bool send_reply(const Unit& unit, const UnitItem& item, std::string_view body) {
   return true;
 }
 
-std::size_t answer_duplicates(const Unit& unit, const Items& items) {
+std::size_t answer_duplicates(const Unit& unit, const Items& items, std::size_t first) {
   std::vector<MessageId> ids;
   std::vector<std::size_t> places;
   for (std::size_t k = 0; k < items.size(); ++k) {
@@ -100,7 +100,7 @@ std::size_t answer_duplicates(const Unit& unit, const Items& items) {
   std::size_t sent = 0;
   for (std::size_t i = 0; i < places.size(); ++i) {
     if (!responses[i]) continue;
-    unit.session().at_message(places[i]);
+    unit.session().at_message(first + places[i]);
     if (send_reply(unit, *items[places[i]], *responses[i])) ++sent;
   }
   return sent;

@@ -21,8 +21,8 @@ std::optional<std::pair<OwnedMessage, MessageId>> reply_record(const Unit& unit,
 /// Puts the reply into the outbox, in the session's open transaction. False: the message gets no reply.
 bool send_reply(const Unit& unit, const UnitItem& item, std::string_view body);
 /// Sends the stored response again for each item that is a duplicate, in the session's open transaction. Returns the
-/// number of replies that it put into the outbox.
-std::size_t answer_duplicates(const Unit& unit, const Items& items);
+/// number of replies that it put into the outbox. `first`: the place of the first item in the transaction.
+std::size_t answer_duplicates(const Unit& unit, const Items& items, std::size_t first = 0);
 
 /// For a handler in a transaction.
 class TransactionOutgoing final : public Outgoing {

@@ -103,10 +103,7 @@ class SharedTransaction {
         spans.failed(*in_doubt);
       }
     });
-    if (in_doubt) {
-      decide_doubt(*in_doubt);
-      return std::nullopt;
-    }
+    if (in_doubt) return decide_doubt(*in_doubt);
     if (failure) failure->by_handler = is_by_handler(*failure, session().standing());
     for (Part& part : parts_) part.run.ring(part.items, !failure);
     TURNSTILE_FAILPOINT("after-commit");
@@ -118,15 +115,22 @@ class SharedTransaction {
     for (Part& part : parts_) part.run.verdicts().committed(part.items);
   }
 
-  /// All of it was committed, or nothing. A unit that cannot find out runs again.
-  void decide_doubt(const std::string& why) {
+  /// Absent: all parts are over. Otherwise, the parts that are left run by themselves: if the doubt is the work of one of
+  /// them, it counts as a failed attempt in the end, and does not come back to the others.
+  std::optional<Failure> decide_doubt(const std::string& why) {
+    std::optional<Failure> left;
     for (Part& part : parts_) {
       const auto failure = part.run.decide_doubt(part.items, why);
-      if (!failure) part.run.verdicts().committed(part.items);
-      else if (failure->kind == Kind::unavailable)
-        part.run.unit().end(UnitResult::End::store_unavailable, failure->why);
-      else part.run.verdicts().again_soon(part.items, failure->why);
+      if (failure && failure->kind != Kind::unavailable) {
+        part.run.unit().result().counts.rerun += static_cast<std::int64_t>(part.run.handled());
+        left = failure;
+        continue;
+      }
+      if (failure) part.run.unit().end(UnitResult::End::store_unavailable, failure->why);
+      else part.run.verdicts().committed(part.items);
+      part.items.clear();
     }
+    return left;
   }
 
   /// Whether no unit may run again by itself now. Messages without a verdict wait at their places.

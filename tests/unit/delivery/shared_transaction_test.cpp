@@ -235,10 +235,35 @@ TEST(SharedTransaction, a_commit_in_doubt_is_looked_up_for_each_partition) {  //
     partitions.world.inbox->fail_next_commit(carried_out ? CommitFault::in_doubt_committed
                                                          : CommitFault::in_doubt_lost);
     partitions.run();
-    EXPECT_EQ(partitions.unsettled(), carried_out ? 0U : 5U);
-    partitions.run();
+    EXPECT_EQ(partitions.unsettled(), 0U);
     EXPECT_THAT(partitions.effects(), UnorderedElementsAre("0:0", "0:1", "1:0", "2:0", "2:1")) << carried_out;
+    EXPECT_EQ(partitions.world.inbox->commits(), carried_out ? 1U : 3U);
   }
+}
+
+/// A statement that ends the connection at each COMMIT must become a failed attempt, and not wait for others.
+TEST(SharedTransaction, after_a_commit_in_doubt_each_partition_is_its_own) {  // hazard: commit-in-doubt
+  Partitions partitions(kThree, handler_of(kThree, false));
+  for (int i = 0; i < 2; ++i) partitions.world.inbox->fail_next_commit(CommitFault::in_doubt_lost);
+  const auto results = partitions.run();
+  EXPECT_EQ(partitions.unsettled(), 2U) << "the second doubt was of partition 0";
+  EXPECT_THAT(partitions.effects(), UnorderedElementsAre("1:0", "2:0", "2:1"));
+  EXPECT_EQ(results.at(0).counts.rerun, 2);
+}
+
+/// Some of them, as when copies of the messages of one partition take effect elsewhere.
+TEST(SharedTransaction, a_partition_that_the_inbox_shows_does_not_run_again) {  // hazard: commit-in-doubt
+  Plans plans = kThree;
+  plans[1][0] = {11, 0, Act::fail, 1};
+  TopicSettings settings = Partitions::with_three_attempts();
+  settings.retry->durable = DurableRetry::later_messages_pass;
+  Partitions partitions(plans, handler_of(plans, false), settings);
+  partitions.world.inbox->fail_next_commit(CommitFault::in_doubt_elsewhere);
+  const auto results = partitions.run();
+  EXPECT_EQ(results.at(0).counts.rerun, 0);
+  EXPECT_EQ(results.at(1).counts.rerun, 1);
+  EXPECT_EQ(results.at(1).counts.deferred, 1) << "its next attempt was not stored";
+  EXPECT_EQ(partitions.unsettled(), 0U);
 }
 
 TEST(SharedTransaction, a_cancelled_unit_commits_nothing) {
