@@ -25,6 +25,34 @@ class PermitSeat : public std::enable_shared_from_this<PermitSeat> {
   /// Call it once for each seat. The seat must be in a shared_ptr. `limiters` has opened `limiter`.
   Waited wait(ports::Limiter& limiter, const ports::Limiters& limiters, std::int64_t count, Priority priority,
               std::chrono::steady_clock::time_point deadline) {
+    for (;;) {
+      Waited waited = wait_once(limiter, limiters, count, priority, deadline);
+      // Its lease may have ended on its way: the process was suspended. Then the thread stands in line again.
+      if (!waited.permit || waited.permit.holds()) return waited;
+      const std::lock_guard lock(mutex_);
+      if (left_ || std::chrono::steady_clock::now() >= deadline) return {};
+    }
+  }
+
+  /// Ends wait(). Any thread may call it, also before wait().
+  void leave() {
+    const std::lock_guard lock(mutex_);
+    left_ = true;
+    called_.notify_one();
+  }
+
+  /// Empty while permits may still come. Otherwise: why no permit comes in this process any more, and what to do.
+  static std::string why_halted(const ports::Limiters& limiters) {
+    LimitersHealth health = limiters.health();
+    if (health.state != LimitersHealth::State::halted) return {};
+    return health.why.empty() ? "the limiters are halted" : std::move(health.why);
+  }
+
+ private:
+  static constexpr std::chrono::milliseconds kAskAgain{500};
+
+  Waited wait_once(ports::Limiter& limiter, const ports::Limiters& limiters, std::int64_t count, Priority priority,
+                   std::chrono::steady_clock::time_point deadline) {
     const auto withdraw = limiter.acquire_later(
         count, priority, [seat = shared_from_this()](Permit permit) { seat->deliver(std::move(permit)); });
     Waited waited;
@@ -47,23 +75,6 @@ class PermitSeat : public std::enable_shared_from_this<PermitSeat> {
     waited.permit = std::move(permit_);
     return waited;
   }
-
-  /// Ends wait(). Any thread may call it, also before wait().
-  void leave() {
-    const std::lock_guard lock(mutex_);
-    left_ = true;
-    called_.notify_one();
-  }
-
-  /// Empty while permits may still come. Otherwise: why no permit comes in this process any more, and what to do.
-  static std::string why_halted(const ports::Limiters& limiters) {
-    LimitersHealth health = limiters.health();
-    if (health.state != LimitersHealth::State::halted) return {};
-    return health.why.empty() ? "the limiters are halted" : std::move(health.why);
-  }
-
- private:
-  static constexpr std::chrono::milliseconds kAskAgain{500};
 
   void deliver(Permit permit) {
     const std::lock_guard lock(mutex_);
