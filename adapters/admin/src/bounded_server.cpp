@@ -36,6 +36,10 @@ constexpr std::size_t kRequestBytes = 16 * 1024;
 /// How soon a connection sees that others wait.
 constexpr auto kLook = 20ms;
 
+/// The answer to a header Range could be thousands of times longer than the text that was asked for. HTTP allows a server
+/// to answer with everything.
+void ignore_ranges(httplib::Request& request) { request.ranges.clear(); }
+
 /// void, or bool in later versions of cpp-httplib.
 using Enqueued = decltype(std::declval<httplib::TaskQueue&>().enqueue({}));
 
@@ -162,10 +166,10 @@ bool BoundedServer::process_and_close_socket(socket_t socket) {
     Connection connection(*this, socket);
     bool closed = false;
     served = [&](auto& server) {  // a template, so that only one of the calls must compile
-      if constexpr (requires { server.process_request(connection, true, closed, nullptr); })
-        return server.process_request(connection, true, closed, nullptr);
+      if constexpr (requires { server.process_request(connection, true, closed, ignore_ranges); })
+        return server.process_request(connection, true, closed, ignore_ranges);
       else  // later versions: with the addresses of both sides, which no answer needs
-        return server.process_request(connection, "", 0, "", 0, true, closed, nullptr);
+        return server.process_request(connection, "", 0, "", 0, true, closed, ignore_ranges);
     }(*this);
   }
   // If unread bytes remained, the client could lose the answer.

@@ -39,6 +39,10 @@ std::string id_of(const std::string& key, const Options& options, const httplib:
   return options.scope ? key + '\0' + options.scope(request) : key;
 }
 
+/// A header Range would cut the response, or make it thousands of times longer. HTTP allows a server to answer with
+/// everything. cpp-httplib owns the request, which is not const, and reads the ranges after the handler.
+void ignore_ranges(const httplib::Request& request) { const_cast<httplib::Request&>(request).ranges.clear(); }
+
 Options completed(Options options) {
   if (!options.log) options.log = make_logger({});
   return options;
@@ -148,6 +152,7 @@ std::string Endpoint::place(const httplib::Request& request) const {
 
 httplib::Server::Handler handler_of(std::shared_ptr<Endpoint> endpoint) {
   return [endpoint = std::move(endpoint)](const httplib::Request& request, httplib::Response& response) {
+    ignore_ranges(request);
     endpoint->answer(request, response);
   };
 }

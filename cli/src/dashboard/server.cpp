@@ -32,6 +32,10 @@ void socket_options(socket_t socket) {
   setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
 }
 
+/// The answer to a header Range could be thousands of times longer than what was asked for. HTTP allows a server to answer
+/// with everything. cpp-httplib owns the request, which is not const, and reads the ranges after the handler.
+void ignore_ranges(const httplib::Request& request) { const_cast<httplib::Request&>(request).ranges.clear(); }
+
 void answer(httplib::Response& response, int status, const Json& json) {
   response.status = status;
   response.set_content(json.dump(-1, ' ', false, Json::error_handler_t::replace), kJson);
@@ -108,6 +112,7 @@ struct Server::Impl {
                               {"Cross-Origin-Resource-Policy", "same-origin"},
                               {"Cache-Control", "no-store"}});
     http.set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
+      ignore_ranges(request);
       const auto refused = refuse(options.rules, {.method = request.method,
                                                   .path = request.path,
                                                   .host = request.get_header_value("Host"),

@@ -200,6 +200,19 @@ TEST_F(AdminServerTest, is_read_only) {
   EXPECT_THAT(get(*server, "/").body, HasSubstr("read-only"));
 }
 
+/// An answer with 2,500 ranges had 292 MB, for one request of 8 KB.
+TEST_F(AdminServerTest, ignores_ranges) {
+  const auto server = serve();
+  ASSERT_TRUE(eventually([&] { return server->port() != 0; }));
+  std::string range = "bytes=0-";
+  for (int i = 0; i < 1'000; ++i) range += ",0-";
+  for (const auto& header : {std::string("bytes=0-3"), range}) {
+    const auto response = test::send(server->port(), "GET", "/metrics", {{"Range", header}}, "", "");
+    EXPECT_EQ(response.status, 200);
+    EXPECT_EQ(response.body, "turnstile_live 1\n");
+  }
+}
+
 TEST_F(AdminServerTest, waits_for_a_port_that_is_in_use) {
   auto first = serve();
   ASSERT_TRUE(eventually([&] { return first->port() != 0; }));
