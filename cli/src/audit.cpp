@@ -11,6 +11,7 @@
 
 #include "audit/report.hpp"
 #include "command.hpp"
+#include "output.hpp"
 #include "point.hpp"
 #include "settings.hpp"
 #include "turnstile/error.hpp"
@@ -114,7 +115,7 @@ Exit run(const Global& global, Options options) {
   report.records = audit::audit_records(config, options.records, [&](std::int64_t records) {
     if (!tells || steady_clock::now() < told_at + kTellEvery) return;
     told_at = steady_clock::now();
-    fmt::print(stderr, "turnstile: {} compared\n", count(records, "record"));
+    tell(fmt::format("turnstile: {} compared\n", count(records, "record")));
   });
   report.limits = look_at_limits(config, options);
   if (options.metrics) {

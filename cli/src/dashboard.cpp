@@ -16,6 +16,7 @@
 #include "command.hpp"
 #include "dashboard/server.hpp"
 #include "operator_name.hpp"
+#include "output.hpp"
 #include "settings.hpp"
 
 namespace turnstile::cli {
@@ -62,10 +63,10 @@ std::string url(const std::string& host, int port) {
 
 void warn_open(const std::string& host, bool allow_changes) {
   const bool is_terminal = isatty(STDERR_FILENO) == 1;
-  fmt::print(stderr, "{}turnstile: warning: the dashboard has no authentication: everybody who can reach {} can {}{}\n",
-             is_terminal ? "\x1b[1m" : "", host,
-             allow_changes ? "read messages, replay them, and change limits" : "read messages and limits",
-             is_terminal ? "\x1b[0m" : "");
+  tell(fmt::format("{}turnstile: warning: the dashboard has no authentication: everybody who can reach {} can {}{}\n",
+                   is_terminal ? "\x1b[1m" : "", one_line(host, 80),
+                   allow_changes ? "read messages, replay them, and change limits" : "read messages and limits",
+                   is_terminal ? "\x1b[0m" : ""));
 }
 
 Exit dashboard_verb(const Global& global, const Options& options) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "command.hpp"
+#include "output.hpp"
 #include "text.hpp"
 #include "turnstile/kafka/mock.hpp"
 
@@ -58,11 +59,10 @@ Exit dev_broker(const Options& options) {
   for (const auto& [name, partitions] : topics) broker.create_topic(name, partitions);
   fmt::print("{}\n", broker.bootstrap_servers());
   std::fflush(stdout);
-  fmt::print(
-      stderr,
+  tell(fmt::format(
       "librdkafka's mock broker, for development: nothing is kept on disk, and of each partition only the newest 5 MiB.\n"
       "{}Ctrl-C ends it.\n",
-      settings_as_toml(broker.settings()));
+      settings_as_toml(broker.settings())));
   int signal = 0;
   sigwait(&signals, &signal);
   return Exit::ok;

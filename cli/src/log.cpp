@@ -8,6 +8,7 @@
 #include "command.hpp"
 #include "domain.hpp"
 #include "log_replay.hpp"
+#include "output.hpp"
 #include "turnstile/error.hpp"
 
 namespace turnstile::cli {
@@ -87,11 +88,12 @@ Exit tail(const Global& global, const Options& options) {
   const std::int64_t first = reader->end() - std::min(options.lines, reader->end());
   reader->start(first);
   if (!global.json && first < reader->begin())
-    fmt::print(stderr, "turnstile: records before position {} are no longer kept\n", reader->begin());
+    tell(fmt::format("turnstile: records before position {} are no longer kept\n", reader->begin()));
   const auto known_from = reader->known_from();
   if (!known_from || *known_from > reader->position()) {
-    fmt::print(stderr, "turnstile: the meaning of records is known {}; earlier records show \"?\"\n",
-               known_from ? fmt::format("from position {} on", *known_from + 1) : "nowhere: no snapshot is left");
+    tell(
+        fmt::format("turnstile: the meaning of records is known {}; earlier records show \"?\"\n",
+                    known_from ? fmt::format("from position {} on", *known_from + 1) : "nowhere: no snapshot is left"));
   }
   while (reader->position() + 1 < reader->end()) show(reader->next());
   std::fflush(stdout);

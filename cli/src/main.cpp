@@ -4,11 +4,14 @@
 #include <fmt/format.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <exception>
 
 #include "command.hpp"
+#include "output.hpp"
+#include "text.hpp"
 #include "turnstile/error.hpp"
 
 namespace turnstile::cli {
@@ -37,7 +40,7 @@ void end_with_exit_codes(CLI::App& app) {
 /// One line on stderr, with the error's code at its end: docs/operations/runbook.md explains each.
 Exit fail(Exit exit, Code code, const std::string& text) {
   std::fflush(stdout);
-  fmt::print(stderr, "turnstile: {} code={}\n", text, to_text(code));
+  tell(fmt::format("turnstile: {} code={}\n", one_line(text, SIZE_MAX), to_text(code)));
   return exit;
 }
 

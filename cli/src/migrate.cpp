@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "command.hpp"
+#include "output.hpp"
 #include "settings.hpp"
 #include "text.hpp"
 #include "turnstile/error.hpp"
@@ -62,7 +63,7 @@ void print_partitions(int partitions) {
 }
 
 /// To stderr: stdout is the result.
-void tell_wait(const std::string& why) { fmt::print(stderr, "turnstile: {}\n", why); }
+void tell_wait(const std::string& why) { tell(fmt::format("turnstile: {}\n", why)); }
 
 // --- up ---
 

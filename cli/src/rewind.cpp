@@ -9,6 +9,7 @@
 
 #include "command.hpp"
 #include "database.hpp"
+#include "output.hpp"
 #include "point.hpp"
 #include "rewind_plan.hpp"
 #include "text.hpp"
@@ -87,10 +88,9 @@ class Rewinder {
     report(plan, counted, moves, changes);
     if (!members.empty()) {
       std::fflush(stdout);
-      fmt::print(
-          stderr,
+      tell(fmt::format(
           "turnstile: group {} has {}, so these are the numbers of this moment. Stop all of them before you move it\n",
-          one_line(group_name_, 80), count(static_cast<std::int64_t>(members.size()), "member"));
+          one_line(group_name_, 80), count(static_cast<std::int64_t>(members.size()), "member")));
     }
     if (moves && !changes && !options_.dry_run)
       throw UsageError("rewind: nothing was changed; to move the group, run it again with --yes");
@@ -220,7 +220,7 @@ class Rewinder {
           if (asked.size() >= kIdsAtOnce) look_up();
         }
         if (Clock::now() >= next_report) {
-          fmt::print(stderr, "counting: {} of up to {} records\n", number(counted.read), number(all));
+          tell(fmt::format("counting: {} of up to {} records\n", number(counted.read), number(all)));
           next_report = Clock::now() + kReportEvery;
         }
         return true;

@@ -8,6 +8,7 @@
 #include "command.hpp"
 #include "database.hpp"
 #include "operator_name.hpp"
+#include "output.hpp"
 #include "pause_json.hpp"
 #include "text.hpp"
 #include "turnstile/ports/store.hpp"
@@ -132,12 +133,11 @@ void warn_unknown(const std::string& topic, const std::vector<std::string>& know
   std::string names;
   for (const auto& other : known) names += (names.empty() ? "" : ", ") + one_line(other, kShown);
   std::fflush(stdout);
-  fmt::print(
-      stderr,
+  tell(fmt::format(
       "turnstile: warning: no consumer has claimed a partition of a topic \"{0}\" in this database ({1}). The pause "
       "is recorded, and applies to every consumer that reads the topic. If the name is wrong, run: turnstile topics "
       "resume {0} --all\n",
-      one_line(topic, kShown), names.empty() ? "nor of another topic" : "there are: " + names);
+      one_line(topic, kShown), names.empty() ? "nor of another topic" : "there are: " + names));
 }
 
 std::string how_to_resume(const Options& options) {
@@ -149,12 +149,11 @@ std::string how_to_resume(const Options& options) {
 
 void warn_unclaimed(const std::string& topic, std::int32_t partition, std::int32_t last, const std::string& resume) {
   std::fflush(stdout);
-  fmt::print(
-      stderr,
+  tell(fmt::format(
       "turnstile: warning: no consumer has claimed partition {1} of topic \"{0}\" in this database; the highest one "
       "is {2}. The pause is recorded, and applies if the topic gets this partition. If the number is wrong, run: "
       "{3}\n",
-      one_line(topic, kShown), partition, last, resume);
+      one_line(topic, kShown), partition, last, resume));
 }
 
 Exit pause(const Global& global, const Options& options) {

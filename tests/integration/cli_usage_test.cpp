@@ -48,6 +48,22 @@ TEST(CliUsage, output_that_cannot_be_written_is_no_success) {
       HasSubstr("the output could not be written, and is incomplete: No space left on device code=unexpected\n"));
 }
 
+/// `redirected` is for sh.
+int exit_code_of(const std::string& redirected) {
+  const int status = std::system((TURNSTILE_BIN_DIR "/turnstile " + redirected).c_str());
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/// Each error was an abort.
+TEST(CliUsage, the_exit_code_is_right_without_a_stderr) {
+  for (const char* lost : {" 2>&-", " 2>/dev/full", " >&- 2>&-"}) {
+    EXPECT_EQ(exit_code_of(std::string("nonsense") + lost), 2) << lost;
+    EXPECT_EQ(exit_code_of(std::string("topics list --config /nonexistent") + lost), 2) << lost;
+    EXPECT_EQ(exit_code_of(std::string("dlq list --postgres postgresql://127.0.0.1:1/x") + lost), 3) << lost;
+  }
+  EXPECT_EQ(exit_code_of("version >/dev/full 2>/dev/full"), 1);
+}
+
 TEST(CliUsage, a_verb_is_required) {
   const auto nothing = Cli().run_all({});
   EXPECT_EQ(nothing.code, 2);
