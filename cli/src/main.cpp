@@ -140,4 +140,7 @@ int main(int argc, char** argv) {
 
 }  // namespace turnstile::cli
 
-int main(int argc, char** argv) { return turnstile::cli::finish(turnstile::cli::main(argc, argv)); }
+int main(int argc, char** argv) {
+  turnstile::cli::open_missing_descriptors();
+  return turnstile::cli::finish(turnstile::cli::main(argc, argv));
+}

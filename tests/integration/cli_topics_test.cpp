@@ -1,6 +1,7 @@
 // turnstile topics, on a real PostgreSQL and on consumers that read the real Kafka.
 
 #include <gmock/gmock.h>
+#include <sys/wait.h>
 
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -113,6 +114,16 @@ TEST_F(CliTopics, a_partition_that_nobody_has_is_paused_with_a_warning) {
                                HasSubstr("turnstile topics resume payments --partition 99")));
   EXPECT_EQ(std::count(pause.err.begin(), pause.err.end(), '\n'), 1);
   EXPECT_EQ(cli_.run("topics", "resume", "payments", "--partition", "99").code, 0);
+}
+
+/// The connection to PostgreSQL once got descriptor 1, and with it the output.
+TEST_F(CliTopics, closed_descriptors_do_not_take_part) {
+  const std::string command = "TURNSTILE_POSTGRES_URL='" + url_ + "' TURNSTILE_POSTGRES_SCHEMA=" + schema_ + " " +
+                              TURNSTILE_BIN_DIR "/turnstile topics ";
+  EXPECT_EQ(std::system((command + "pause payments <&- >&- 2>&-").c_str()), 0);
+  EXPECT_EQ(sql("SELECT count(*) FROM pause"), "1");
+  EXPECT_EQ(std::system((command + "list >&- 2>/dev/full").c_str()), 0);
+  EXPECT_EQ(WEXITSTATUS(std::system((command + "resume orders >&- 2>&-").c_str())), 1);
 }
 
 TEST_F(CliTopics, wrong_arguments_are_said) {

@@ -64,6 +64,8 @@ TEST(CliUsage, the_exit_code_is_right_without_a_stderr) {
   EXPECT_EQ(exit_code_of("version >/dev/full 2>/dev/full"), 1);
 }
 
+TEST(CliUsage, a_closed_stdout_is_no_error) { EXPECT_EQ(exit_code_of("version <&- >&- 2>&-"), 0); }
+
 TEST(CliUsage, a_verb_is_required) {
   const auto nothing = Cli().run_all({});
   EXPECT_EQ(nothing.code, 2);
