@@ -93,8 +93,10 @@ class Printer final : public Replayer::Listener {
     fmt::print("{} -> {}{}\n", dead.number, to_string(at), caution);
     std::fflush(stdout);
   }
-  void was_faster(std::int64_t number) override {
-    if (!json_) fmt::print("{} skipped: another operator replays it, or has replayed it meanwhile\n", number);
+  void was_faster(std::int64_t number, const std::string& why) override {
+    if (!all_) throw Refusal(fmt::format("dead letter {}: {}; see: turnstile dlq show {}", number, why, number));
+    changed_.add({{"number", number}, {"why", why}});
+    if (!json_) fmt::print("{} skipped: {}\n", number, why);
   }
   void cannot_be_sent(std::int64_t number, const std::string& why) override {
     unsendable_.add({{"number", number}, {"why", why}});
@@ -119,13 +121,17 @@ class Printer final : public Replayer::Listener {
 
   void say_what_was_left_out() const {
     if (json_) return;
-    if (replayed_.size() == 0 && left_out_.empty() && unsendable_.size() == 0 && doubts_.size() == 0)
+    if (replayed_.size() == 0 && left_out_.empty() && unsendable_.size() == 0 && doubts_.size() == 0 &&
+        changed_.size() == 0)
       fmt::print("no dead letters that wait: nothing to replay\n");
     for (const auto& [part, letters] : left_out_)
       fmt::print("{} skipped: {}\n", count(letters, "dead letter"), why_left_out(part.first, part.second));
     if (unsendable_.size() > 0)
       fmt::print("{} skipped: cannot be sent back; the reasons are above, and they wait as before\n",
                  count(unsendable_.size(), "dead letter"));
+    if (changed_.size() > 0)
+      fmt::print("{} skipped: another operator was faster; the reasons are above\n",
+                 count(changed_.size(), "dead letter"));
   }
 
   Exit finish() {
@@ -135,6 +141,8 @@ class Printer final : public Replayer::Listener {
       if (all_) {
         fmt::print(",\n");
         unsendable_.print("cannot_be_sent");
+        fmt::print(",\n");
+        changed_.print("changed_meanwhile");
         fmt::print(",\n");
         doubts_.print("in_doubt");
       }
@@ -149,7 +157,8 @@ class Printer final : public Replayer::Listener {
   bool json_, all_;
   Spool replayed_;
   Spool unsendable_;
-  Spool doubts_;  ///< since this replay
+  Spool changed_;  ///< by another operator
+  Spool doubts_;   ///< since this replay
   LeftOut left_out_;
 };
 

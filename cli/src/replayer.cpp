@@ -32,6 +32,8 @@ struct InDoubt : BrokerError {
   using BrokerError::BrokerError;
 };
 
+constexpr const char* kDeleted = "another operator has deleted it meanwhile";
+constexpr const char* kReplayed = "another operator has replayed it meanwhile";
 constexpr auto kLookUp = std::chrono::seconds(3);
 constexpr std::int64_t kPage = 100;
 
@@ -183,8 +185,9 @@ std::int32_t Replayer::partitions_of(const std::string& topic) {
 /// Another operator may have replayed it since the page was read.
 void Replayer::replay_if_it_waits(std::int64_t number) {
   const auto dead = admin_.load_dead(number);
-  if (!dead || dead->summary.replayed_at) return;
-  if (dead->summary.replay_in_doubt) listener_.left_out(ReplayPart::in_doubt, dead->summary.reason);
+  if (!dead) listener_.was_faster(number, kDeleted);
+  else if (dead->summary.replayed_at) listener_.was_faster(number, kReplayed);
+  else if (dead->summary.replay_in_doubt) listener_.left_out(ReplayPart::in_doubt, dead->summary.reason);
   else publish_if_possible(*dead);
 }
 
@@ -202,6 +205,16 @@ void Replayer::publish_if_possible(const postgres::DeadRecord& dead) {
 
 /// After the broker has refused a record: whether it would accept others. Throws BrokerError if it does not answer.
 bool Replayer::still_answers(const std::string& topic) const { return broker_->describe(topic, kLookUp).has_value(); }
+
+/// Why its row is no longer as `seen`.
+std::string Replayer::what_changed(const postgres::DeadSummary& seen) {
+  const auto dead = admin_.load_dead(seen.number);
+  if (!dead) return kDeleted;
+  if (dead->summary.replayed_at) return kReplayed;
+  if (dead->summary.replay_in_doubt) return "another operator replays it";
+  if (dead->summary.edits != seen.edits) return "another operator has edited it meanwhile, and it waits as before";
+  return "another operator has begun to replay it meanwhile, and it waits as before";
+}
 
 void Replayer::publish(const postgres::DeadRecord& dead) {
   const auto& summary = dead.summary;
@@ -229,7 +242,7 @@ void Replayer::publish(const postgres::DeadRecord& dead) {
   const std::shared_ptr<void> held = listener_.hold();
   const auto sent = marked_first ? send_after_mark(summary, message) : send_with_mark(summary, message);
   if (!sent) {
-    listener_.was_faster(summary.number);
+    listener_.was_faster(summary.number, what_changed(summary));
     return;
   }
   const TopicPartitionOffset at{{summary.from.at.topic, sent->partition}, sent->offset};

@@ -53,8 +53,8 @@ class Replayer {
     /// `caution`: what will happen to it again if nothing else has changed, for people; may be empty.
     virtual void sent(const postgres::DeadSummary& dead, const TopicPartitionOffset& at,
                       const std::string& caution) = 0;
-    /// Another operator replays it, or has replayed it in the meantime.
-    virtual void was_faster(std::int64_t number) = 0;
+    /// Another operator changed it after it was read, so it was not published here.
+    virtual void was_faster(std::int64_t number, const std::string& why) = 0;
     /// It waits as before.
     virtual void cannot_be_sent(std::int64_t number, const std::string& why) = 0;
     /// The broker may have it.
@@ -88,6 +88,7 @@ class Replayer {
   void replay_if_it_waits(std::int64_t number);
   void publish_if_possible(const postgres::DeadRecord& dead);
   [[nodiscard]] bool still_answers(const std::string& topic) const;
+  [[nodiscard]] std::string what_changed(const postgres::DeadSummary& seen);
   void publish(const postgres::DeadRecord& dead);
   std::optional<ports::BrokerProducer::Sent> send_with_mark(const postgres::DeadSummary& summary,
                                                             const OwnedMessage& message);

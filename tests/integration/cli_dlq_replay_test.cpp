@@ -102,6 +102,55 @@ TEST_F(CliReplay, nobody_edits_a_letter_that_is_being_replayed) {
   EXPECT_EQ(sql("SELECT edits FROM dead"), "0");
 }
 
+/// The replay has read the letter, and waits for its row, while another operator's edit is committed.
+class CliReplayBehindEdit : public CliReplay {
+ protected:
+  Finished replay(std::vector<std::string> which) {
+    pqxx::connection connection(url_);
+    pqxx::work lock(connection);
+    lock.exec("SELECT FROM " + schema_ + ".dead WHERE replayed_at IS NULL FOR UPDATE");
+    CliProcess edit({"dlq", "edit", "1", "--value", std::to_string(++edits_)}, cli_.environment(),
+                    cli_.folder().path());
+    EXPECT_TRUE(waiting("1"));
+    which.insert(which.begin(), {"dlq", "replay"});
+    CliProcess replay(which, cli_.environment(), cli_.folder().path());
+    EXPECT_TRUE(waiting("2"));
+    lock.commit();
+    EXPECT_EQ(edit.wait(30s).code, 0);
+    return replay.wait(30s);
+  }
+
+ private:
+  bool waiting(const std::string& sessions) {
+    return eventually([&] {
+      return sql("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()") ==
+             sessions;
+    });
+  }
+  int edits_ = 0;
+};
+
+/// It ended with 0, and reported another replay.
+TEST_F(CliReplayBehindEdit, a_letter_that_was_edited_meanwhile_is_not_published) {
+  bury(7, "'{}'");
+  for (const bool by_place : {false, true}) {
+    if (by_place) know_by_place(7);
+    const auto one = replay({"1"});
+    EXPECT_EQ(one.code, 4) << one.out;
+    EXPECT_THAT(one.err, AllOf(HasSubstr("dead letter 1: another operator has edited it meanwhile"),
+                               HasSubstr("turnstile dlq show 1"), HasSubstr("code=operation_refused")));
+  }
+  const auto all = replay({"--all"});
+  EXPECT_EQ(all.code, 0) << all.err;
+  EXPECT_THAT(all.out, AllOf(HasSubstr("1 skipped: another operator has edited it meanwhile, and it waits as before\n"),
+                             HasSubstr("1 dead letter skipped: another operator was faster"),
+                             Not(HasSubstr("nothing to replay"))));
+  auto json = nlohmann::json::parse(replay({"--all", "--json"}).out);
+  EXPECT_EQ(json["replayed"].size(), 0U);
+  EXPECT_EQ(json["changed_meanwhile"][0]["number"], 1);
+  EXPECT_EQ(sql("SELECT count(*) FROM dead WHERE replayed_at IS NULL"), "1");
+}
+
 /// Dead letters of World's topic, whose ids are in the header message-id.
 class ReplayToConsumer : public ::testing::Test {
  protected:

@@ -22,9 +22,9 @@ class ReplayJob::Listener final : public Replayer::Listener {
     count("replayed");
     note(dead.number, "replayed", to_string(at) + caution);
   }
-  void was_faster(std::int64_t number) override {
+  void was_faster(std::int64_t number, const std::string& why) override {
     count("skipped");
-    note(number, "skipped", "another operator replays it, or has replayed it meanwhile");
+    note(number, "skipped", why);
   }
   void cannot_be_sent(std::int64_t number, const std::string& why) override {
     count("skipped");
