@@ -264,6 +264,10 @@ std::optional<ports::BrokerProducer::Sent> Replayer::send_with_mark(const postgr
 /// The letter waits as before. With --all the others may still be published.
 void Replayer::refuse(const postgres::DeadSummary& summary, const BrokerError& e) const {
   if (all_ && still_answers(summary.from.at.topic)) throw CannotBeSent(e.code(), e.what());
+  if (e.code() == Code::record_too_large) {
+    throw Refusal(fmt::format("dead letter {}: {} Its payload can be changed with: turnstile dlq edit {}",
+                              summary.number, e.what(), summary.number));
+  }
   throw e;
 }
 

@@ -151,6 +151,15 @@ TEST_F(CliReplayBehindEdit, a_letter_that_was_edited_meanwhile_is_not_published)
   EXPECT_EQ(sql("SELECT count(*) FROM dead WHERE replayed_at IS NULL"), "1");
 }
 
+TEST_F(CliReplay, a_record_that_is_too_large_is_refused) {
+  bury(7, "convert_to(repeat('x', 5000), 'utf8')");
+  read_from(kafka_.create_topic(4, {{"max.message.bytes", "1000"}}));
+  const auto replay = cli_.run("dlq", "replay", "1");
+  EXPECT_EQ(replay.code, 4) << replay.out;
+  EXPECT_THAT(replay.err, AllOf(HasSubstr("too large"), HasSubstr("turnstile dlq edit 1")));
+  EXPECT_EQ(sql("SELECT count(*) FROM dead WHERE replayed_at IS NULL"), "1");
+}
+
 /// Dead letters of World's topic, whose ids are in the header message-id.
 class ReplayToConsumer : public ::testing::Test {
  protected:
