@@ -164,29 +164,29 @@ class Printer final : public Replayer::Listener {
 
 /// What `--all` would do.
 Exit preview(const Global& global, const Options& options, std::optional<std::chrono::nanoseconds> interval) {
-  auto admin = open_admin(load_settings(global));
+  const Config config = load_settings(global);
+  auto admin = open_admin(config);
   auto filter = dead_filter(admin, options.which);
   filter.from = options.from;
-  const auto [published, left_out, seconds] =
-      preview_replay(admin, std::move(filter), options.which.reason.has_value(), interval);
+  const auto preview = preview_replay(config, admin, std::move(filter), options.which.reason.has_value(), interval);
+  const auto& published = preview.published;
   if (global.json) {
     Json skipped = Json::array();
-    for (const auto& [part, letters] : left_out)
-      skipped.push_back({{"count", letters}, {"why", why_left_out(part.first, part.second)}});
+    for (const auto& [letters, why] : preview.skipped()) skipped.push_back({{"count", letters}, {"why", why}});
     print(Json{{"would_replay", published.letters},
-               {"seconds", interval ? Json(seconds) : Json(nullptr)},
+               {"seconds", interval ? Json(preview.seconds) : Json(nullptr)},
                {"groups", to_json(published)},
                {"would_skip", skipped}});
     return Exit::ok;
   }
   fmt::print("{}would replay {}", groups_table(published), count(published.letters, "dead letter"));
   if (interval && published.letters > 0) {
-    const std::chrono::seconds whole(static_cast<std::int64_t>(std::min(std::ceil(seconds), 1e12)));
+    const std::chrono::seconds whole(static_cast<std::int64_t>(std::min(std::ceil(preview.seconds), 1e12)));
     fmt::print(" in {} at {}", text::age(whole), *options.rate);
   }
   fmt::print("\n");
-  for (const auto& [part, letters] : left_out)
-    fmt::print("would skip {}: {}\n", count(letters, "dead letter"), why_left_out(part.first, part.second));
+  for (const auto& [letters, why] : preview.skipped())
+    fmt::print("would skip {}: {}\n", count(letters, "dead letter"), why);
   return Exit::ok;
 }
 

@@ -74,6 +74,10 @@ OwnedMessage republished(const postgres::DeadRecord& dead, std::int32_t partitio
   return message;
 }
 
+std::string why_missing(const std::string& topic) {
+  return fmt::format("topic {} does not exist: create it, then replay", one_line(topic, 249));
+}
+
 /// What will happen to it again if nothing else has changed.
 std::string caution(const postgres::DeadSummary& summary) {
   if (is(summary.reason, DeadReason::missing_id) && summary.edits == 0)
@@ -177,8 +181,7 @@ void Replayer::some(const std::vector<std::int64_t>& numbers, std::optional<std:
 std::int32_t Replayer::partitions_of(const std::string& topic) {
   if (const auto known = partitions_.find(topic); known != partitions_.end()) return known->second;
   const auto info = broker_->describe(topic, kLookUp);
-  if (!info)
-    throw CannotBeSent(Code::topic_missing, fmt::format("topic {} does not exist: create it, then replay", topic));
+  if (!info) throw CannotBeSent(Code::topic_missing, why_missing(topic));
   return partitions_[topic] = info->partitions;
 }
 
@@ -325,10 +328,27 @@ void Replayer::number_anew(const postgres::DeadSummary& summary, OwnedMessage& m
   stamp_request(message, producers_->open({.name = name, .id = MessageId::from(name)}), number);
 }
 
-ReplayPreview preview_replay(postgres::Admin& admin, postgres::DeadFilter filter, bool by_reason,
+std::vector<std::pair<std::int64_t, std::string>> ReplayPreview::skipped() const {
+  std::vector<std::pair<std::int64_t, std::string>> all;
+  for (const auto& [part, letters] : left_out) all.emplace_back(letters, why_left_out(part.first, part.second));
+  for (const auto& [why, letters] : cannot_be_sent) all.emplace_back(letters, why);
+  return all;
+}
+
+ReplayPreview preview_replay(const Config& config, postgres::Admin& admin, postgres::DeadFilter filter, bool by_reason,
                              std::optional<std::chrono::nanoseconds> interval) {
   filter.most = 10'000;
   ReplayPreview preview;
+  const bool names_broker = config.kafka.contains("bootstrap.servers");
+  const auto broker = names_broker ? kafka::open_broker(config.kafka, nullptr) : nullptr;
+  std::map<std::string, std::string> why_not;  // by topic; empty: its letters can be sent
+  const auto why_not_sent = [&](const std::string& topic) {
+    if (topic.empty()) return std::string("the table no longer knows their topic");
+    if (!broker) return std::string();
+    const auto [known, is_new] = why_not.try_emplace(topic);
+    if (is_new && !broker->describe(topic, kLookUp)) known->second = why_missing(topic);
+    return known->second;
+  };
   for (auto group : admin.dead_groups(filter, false).groups) {
     if (group.in_doubt > 0) preview.left_out[{ReplayPart::in_doubt, ""}] += group.in_doubt;
     const auto part_of = [&](bool is_edited) {
@@ -341,6 +361,10 @@ ReplayPreview preview_replay(postgres::Admin& admin, postgres::DeadFilter filter
       else if (count > 0) preview.left_out[{part, group.reason}] += count;
     }
     if (group.count == 0) continue;
+    if (const auto why = why_not_sent(group.topic); !why.empty()) {
+      preview.cannot_be_sent[why] += group.count;
+      continue;
+    }
     preview.published.letters += group.count;
     preview.published.groups.push_back(std::move(group));
   }

@@ -113,9 +113,14 @@ class Replayer {
 struct ReplayPreview {
   postgres::DeadGroups published;
   LeftOut left_out;
-  double seconds = 0;  ///< at the rate; 0 without one
+  std::map<std::string, std::int64_t> cannot_be_sent;  ///< by reason: how many letters
+  double seconds = 0;                                  ///< at the rate; 0 without one
+
+  /// How many are not published, and why.
+  [[nodiscard]] std::vector<std::pair<std::int64_t, std::string>> skipped() const;
 };
-ReplayPreview preview_replay(postgres::Admin& admin, postgres::DeadFilter filter, bool by_reason,
+/// Asks Kafka for the topics if `config` names a broker. Throws BrokerError if it does not answer.
+ReplayPreview preview_replay(const Config& config, postgres::Admin& admin, postgres::DeadFilter filter, bool by_reason,
                              std::optional<std::chrono::nanoseconds> interval);
 
 }  // namespace turnstile::cli

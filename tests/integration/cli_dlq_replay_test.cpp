@@ -151,6 +151,18 @@ TEST_F(CliReplayBehindEdit, a_letter_that_was_edited_meanwhile_is_not_published)
   EXPECT_EQ(sql("SELECT count(*) FROM dead WHERE replayed_at IS NULL"), "1");
 }
 
+TEST_F(CliReplay, a_dry_run_skips_letters_whose_topic_is_missing) {
+  bury(7, "'{}'");
+  read_from("no-such-topic");
+  const auto dry = cli_.run("dlq", "replay", "--all", "--dry-run");
+  EXPECT_EQ(dry.code, 0) << dry.err;
+  EXPECT_THAT(dry.out, AllOf(HasSubstr("would replay 0 dead letters"),
+                             HasSubstr("would skip 1 dead letter: topic no-such-topic does not exist")));
+  const auto json = nlohmann::json::parse(cli_.run("dlq", "replay", "--all", "--dry-run", "--json").out);
+  EXPECT_EQ(json["would_replay"], 0);
+  EXPECT_EQ(json["would_skip"][0]["count"], 1);
+}
+
 TEST_F(CliReplay, a_record_that_is_too_large_is_refused) {
   bury(7, "convert_to(repeat('x', 5000), 'utf8')");
   read_from(kafka_.create_topic(4, {{"max.message.bytes", "1000"}}));

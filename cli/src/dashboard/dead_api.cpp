@@ -124,12 +124,12 @@ Json Api::replay_preview(const Json& body) const {
   const auto interval = rate_of(body);
   const auto options = options_of(body);
   auto admin = open_admin(config_);
-  const auto preview = preview_replay(admin, dead_filter(admin, options), options.reason.has_value(), interval);
+  const auto preview =
+      preview_replay(config_, admin, dead_filter(admin, options), options.reason.has_value(), interval);
   Json json{{"would_replay", preview.published.letters},
             {"seconds", interval ? Json(preview.seconds) : Json(nullptr)},
             {"would_skip", Json::array()}};
-  for (const auto& [part, letters] : preview.left_out)
-    json["would_skip"].push_back({{"count", letters}, {"why", why_left_out(part.first, part.second)}});
+  for (const auto& [letters, why] : preview.skipped()) json["would_skip"].push_back({{"count", letters}, {"why", why}});
   return json;
 }
 
@@ -147,7 +147,7 @@ Json Api::replay(const Json& body) {
   const bool by_reason = options.reason.has_value();
   auto admin = open_admin(config_);
   const auto filter = dead_filter(admin, options);
-  const auto expected = preview_replay(admin, filter, by_reason, interval).published.letters;
+  const auto expected = preview_replay(config_, admin, filter, by_reason, interval).published.letters;
   job_.start(config_, expected,
              [filter, by_reason, interval](Replayer& replayer) { replayer.all(filter, by_reason, interval); });
   return job_.state();
