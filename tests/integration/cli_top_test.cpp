@@ -12,6 +12,7 @@
 
 #include "tests/integration/pseudo_terminal.hpp"
 #include "tests/support/cli.hpp"
+#include "tests/support/own_kafka.hpp"
 #include "tests/support/world.hpp"
 #include "turnstile/kafka/admin.hpp"
 #include "turnstile/kafka/limiters.hpp"
@@ -94,6 +95,23 @@ TEST(CliTopUsage, servers_that_do_not_answer_hold_up_neither_the_screen_nor_its_
   top.press("q");
   EXPECT_EQ(top.ends(5s), 0);
   EXPECT_TRUE(top.is_restored());
+}
+
+// --- on a Kafka that stops answering ---
+
+TEST(CliTopKafka, a_token_log_that_does_not_answer_is_unavailable) {
+  if (kafka_servers().empty()) GTEST_SKIP() << "no Apache Kafka: TURNSTILE_TEST_KAFKA is not set";
+  const OwnKafka kafka;
+  kafka::open_limiters({{"bootstrap.servers", kafka.servers()}}, {.name = "log"}, {.client = "c", .lease = 2s},
+                       make_logger({.level = "off"}))
+      ->wait_until_joined(30s);
+  const TemporaryFolder folder;
+  PseudoTerminal top({"top", "payments", "--kafka", kafka.servers(), "--topic", "log"}, {}, folder);
+  ASSERT_TRUE(top.shows("token log ok")) << top.screen();
+  kafka.freeze();
+  EXPECT_TRUE(top.shows("token log UNAVAILABLE", 60s)) << top.screen();
+  kafka.thaw();
+  EXPECT_TRUE(top.shows("token log ok", 60s)) << top.screen();
 }
 
 // --- on Kafka and PostgreSQL ---

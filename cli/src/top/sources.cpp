@@ -143,11 +143,14 @@ TokenReader& TokenSource::reader() {
 TokenSample TokenSource::look(const std::function<bool()>& stop) {
   try {
     TokenReader& from = reader();
+    bool any_record = false;
     while (!stop()) {
       const auto next = from.peek(milliseconds{0});
       if (!next) break;
       from.read_to(next->position);
+      any_record = true;
     }
+    if (!any_record && !stop()) from.require_available();
     return {.log = from.name(), .permits = from.permits()};
   } catch (const TokenLogBroken&) {
     reader_.reset();  // as after records were deleted that it had not read: a newer snapshot has them

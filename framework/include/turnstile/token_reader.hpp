@@ -81,6 +81,9 @@ class TokenReader {
     std::int64_t position = 0,  ///< in the log
         time_ms = 0;            ///< milliseconds since 1970; 0: unknown
   };
+  /// Asks the log for its end. Throws BrokerError if the log does not answer. peek() does not: without a broker it
+  /// returns nothing, as at the end of the log.
+  void require_available() const;
   /// The next record, if there is one within `timeout`.
   std::optional<Upcoming> peek(std::chrono::milliseconds timeout);
   /// Reads the record that peek() returned, and describes it.

@@ -300,6 +300,8 @@ std::optional<TokenReader::Upcoming> TokenReader::peek(milliseconds timeout) {
   return Upcoming{.position = impl_->upcoming.front().position, .time_ms = impl_->upcoming.front().time_ms};
 }
 
+void TokenReader::require_available() const { static_cast<void>(impl_->log->end()); }
+
 TokenRecord TokenReader::next() {
   impl_->wait(kPatience, impl_->next);
   const ports::TokenLog::Record record = impl_->take();
