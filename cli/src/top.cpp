@@ -78,6 +78,7 @@ Exit print_once(const Global& global, const Config& config, const Options& optio
     bell.silence();
     watch.refresh();
   } while (!watch.knows_enough());
+  watch.give_up();
   const auto model = watch.model();
   if (global.json) {
     print(to_json(model, iso(top::utc())));
@@ -232,7 +233,8 @@ void add_top(CLI::App& app, Command& command) {
   verb->footer(
       "Keys: s sorts, p pauses the screen, l changes a limit, m shows limiters by process, h helps, q quits.\n"
       "Rates and lags are of committed offsets. What only consumers know (done, duplicates, retried) is in their /metrics.\n"
-      "--once watches for 2 s, or for --stall-after if a partition stands still. Exit code 3: a source is unavailable, and\n"
+      "--once watches for 2 s, or for --stall-after if a partition stands still; with many topics it waits while Kafka makes\n"
+      "progress. Exit code 3: a source is unavailable, and\n"
       "the rest is shown.");
   verb->callback(
       [&command, options] { command.run = [&command, options] { return top_verb(command.global, *options); }; });

@@ -9,6 +9,7 @@
 
 #include <nlohmann/json.hpp>
 #include <set>
+#include <thread>
 
 #include "tests/integration/pseudo_terminal.hpp"
 #include "tests/support/cli.hpp"
@@ -112,6 +113,26 @@ TEST(CliTopKafka, a_token_log_that_does_not_answer_is_unavailable) {
   EXPECT_TRUE(top.shows("token log UNAVAILABLE", 60s)) << top.screen();
   kafka.thaw();
   EXPECT_TRUE(top.shows("token log ok", 60s)) << top.screen();
+}
+
+/// A look-up of many topics takes longer than a single look waits for an answer.
+TEST(CliTopKafka, once_waits_while_kafka_makes_progress) {
+  if (kafka_servers().empty()) GTEST_SKIP() << "no Apache Kafka: TURNSTILE_TEST_KAFKA is not set";
+  const OwnKafka kafka;
+  std::vector<std::string> words{"top", "--once", "--json", "--kafka", kafka.servers()};
+  for (int i = 0; i < 100; ++i) words.push_back("no-such-" + std::to_string(i));
+  const TemporaryFolder folder;
+  CliProcess top(words, {}, folder.path());
+  // Each look-up waits up to 3 s.
+  for (int i = 0; i < 6; ++i) {
+    std::this_thread::sleep_for(i == 0 ? 600ms : 150ms);
+    kafka.freeze();
+    std::this_thread::sleep_for(2s);
+    kafka.thaw();
+  }
+  const auto end = top.wait(60s);
+  EXPECT_EQ(end.code, 0) << end.err;
+  EXPECT_EQ(Json::parse(end.out, nullptr, false)["sources"]["kafka"]["state"], "ok") << end.out.substr(0, 500);
 }
 
 // --- on Kafka and PostgreSQL ---

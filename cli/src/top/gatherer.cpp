@@ -84,6 +84,14 @@ void Gatherer::tell(Source& source, Source::State state, const std::string& why)
   if (state == Source::State::ok) source.answered = now();
 }
 
+void Gatherer::tell_progress(Source& source, const std::string& what) {
+  const std::lock_guard lock(mutex_);
+  // After a failure, the same first steps succeed again and again.
+  if (source.state != Source::State::asking) return;
+  source.moved = now();
+  source.why = what;
+}
+
 milliseconds Gatherer::look_once(Source& source, const std::function<milliseconds()>& look) {
   try {
     const milliseconds rest = look();
@@ -117,7 +125,8 @@ void Gatherer::ask_kafka() {
   std::optional<KafkaSource> source;
   repeat(news_.kafka_source, [&] {
     const auto began = steady_clock::now();
-    if (!source) source.emplace(config_, named);
+    if (!source)
+      source.emplace(config_, named, [this](const std::string& what) { tell_progress(news_.kafka_source, what); });
     if (options_.topics.empty()) {
       const std::lock_guard lock(mutex_);
       source->also(found_topics_);

@@ -57,6 +57,8 @@ class Gatherer {
   /// Turns what `look` throws into the state of `source`. Returns the time to rest.
   std::chrono::milliseconds look_once(Source& source, const std::function<std::chrono::milliseconds()>& look);
   void tell(Source& source, Source::State state, const std::string& why);
+  /// It still asks, and a server has answered.
+  void tell_progress(Source& source, const std::string& what);
   void make_change();
   void start(void (Gatherer::*ask)());
   [[nodiscard]] bool stopping() const { return stopping_.load(); }

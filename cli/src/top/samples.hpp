@@ -58,8 +58,9 @@ struct DatabaseSample {
 struct Source {
   enum class State : std::uint8_t { asking, ok, off, unavailable };
   State state = State::asking;
-  std::string why{};    ///< off, unavailable: the reason
+  std::string why{};    ///< off, unavailable: the reason; asking: what is known
   Moment answered{-1};  ///< when it answered last; -1: never
+  Moment moved{0};      ///< when it was asked first, or made progress last
 };
 
 }  // namespace turnstile::cli::top

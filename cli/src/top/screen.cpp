@@ -288,10 +288,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json to_json(const Source& source) {
-  const bool off = source.state == Source::State::off, ok = source.state == Source::State::ok;
-  return {{"state", ok    ? "ok"
-                    : off ? "off"
-                          : "unavailable"},
+  const bool is_unavailable = source.state == Source::State::unavailable;
+  return {{"state", is_unavailable ? "unavailable" : to_text(source.state)},
           {"why", source.why.empty() ? Json(nullptr) : Json(source.why)}};
 }
 

@@ -33,8 +33,11 @@ constexpr milliseconds kChangeTimeout{15'000};
 
 // --- Kafka ---
 
-KafkaSource::KafkaSource(const Config& config, const std::vector<std::string>& named)
-    : broker_(kafka::open_broker(config.kafka, nullptr)), consumer_(broker_->open_consumer()) {
+KafkaSource::KafkaSource(const Config& config, const std::vector<std::string>& named,
+                         std::function<void(const std::string&)> on_progress)
+    : broker_(kafka::open_broker(config.kafka, nullptr)),
+      consumer_(broker_->open_consumer()),
+      on_progress_(std::move(on_progress)) {
   consumer_->hurry_when([] { return true; });  // it has nothing to commit, and no partitions to give back
   for (const auto& topic : named) topics_.try_emplace(topic);
 }
@@ -51,13 +54,17 @@ void KafkaSource::count_partitions() {
     broker_->describe("__consumer_offsets", kPatience);  // a request shows whether the broker answers
     greet_again_ = now + kCountAgain;
   }
+  std::int64_t looked_up = 0;
   for (auto& [name, topic] : topics_) {
+    ++looked_up;
     if (now < topic.look_again) continue;
     const auto info = broker_->describe(name, kPatience);
     topic.exists = info.has_value();
     topic.partitions = info ? info->partitions : 0;
     topic.begins.resize(static_cast<std::size_t>(topic.partitions));
     topic.look_again = now + (info ? kCountAgain : kMissingAgain);
+    on_progress_(fmt::format("{} of {} topics were looked up", number(looked_up),
+                             number(static_cast<std::int64_t>(topics_.size()))));
   }
 }
 
@@ -82,7 +89,9 @@ KafkaSample KafkaSource::look() {
     throw BrokerError(Code::kafka_unavailable,
                       fmt::format("no broker reports where the partitions end (waited {})", duration(kPatience)));
   }
+  on_progress_("the ends of the partitions are known");
   const auto committed = consumer_->committed(all, kPatience);
+  on_progress_("the committed offsets are known");
   KafkaSample sample;
   std::size_t at = 0;
   int room = kMostBeginsAtOnce;
@@ -111,6 +120,7 @@ void KafkaSource::find_begins(const std::string& name, Topic& topic, TopicSample
     if (!topic.begins[p] && room-- > 0) {
       if (const auto bounds = consumer_->bounds({name, static_cast<std::int32_t>(p)}, kPatience))
         topic.begins[p] = bounds->first;
+      on_progress_(fmt::format("the first offsets are asked for, of topic {}", one_line(name, 249)));
     }
     partition.begin = topic.begins[p];
   }

@@ -27,8 +27,10 @@ struct NothingThere : std::runtime_error {
 /// The offsets of topics, by a consumer that never joins its group.
 class KafkaSource {
  public:
-  /// Does not connect yet. `named`: topics that are shown even if the group has committed nothing in them.
-  KafkaSource(const Config& config, const std::vector<std::string>& named);
+  /// Does not connect yet. `named`: topics that are shown even if the group has committed nothing in them. `on_progress`
+  /// gets, after each answer of a broker, what is known.
+  KafkaSource(const Config& config, const std::vector<std::string>& named,
+              std::function<void(const std::string&)> on_progress);
   ~KafkaSource();
 
   /// Topics that the database knows. They are shown once the group has committed an offset in them.
@@ -50,6 +52,7 @@ class KafkaSource {
 
   std::shared_ptr<ports::Broker> broker_;
   std::unique_ptr<ports::BrokerConsumer> consumer_;
+  const std::function<void(const std::string&)> on_progress_;
   std::map<std::string, Topic> topics_;
   Clock::time_point greet_again_{};
 };

@@ -1,5 +1,7 @@
 #include "watch.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -13,7 +15,7 @@ using std::chrono::milliseconds;
 
 /// A single look needs two samples that are this far apart, for a rate: the default of consumer.commit_interval is 1 s.
 constexpr milliseconds kWatch{2'000};
-/// How long a single look waits for a source that does not answer.
+/// How long a single look waits for a source that makes no progress.
 constexpr milliseconds kPatience{10'000};
 /// How long the end waits for requests that no server answers.
 constexpr milliseconds kStop{500};
@@ -54,15 +56,24 @@ Model Watch::model() const {
 
 bool Watch::knows_enough() const {
   using State = Source::State;
-  const auto now = gatherer_.now();
-  const bool late = now >= kPatience;
+  const auto is_late = [&](const Source& source) { return gatherer_.now() - source.moved >= kPatience; };
   for (const auto* source : {&news_.kafka_source, &news_.token_source, &news_.database_source}) {
-    if (source->state == State::asking && !late) return false;
+    if (source->state == State::asking && !is_late(*source)) return false;
   }
-  if (news_.kafka_source.state != State::ok) return late || news_.kafka_source.state == State::off;
+  if (news_.kafka_source.state != State::ok)
+    return is_late(news_.kafka_source) || news_.kafka_source.state == State::off;
   const auto watched = last_ - std::max(first_, progress_.watched_since());
   return watched >= kWatch && (watched >= stall_after_ || !progress_.any_standing());
 }
+
+void Watch::give_up() {
+  for (auto* source : {&news_.kafka_source, &news_.token_source, &news_.database_source}) {
+    if (source->state != Source::State::asking) continue;
+    source->state = Source::State::unavailable;
+    source->why = fmt::format("no answer for {}{}", duration(kPatience), source->why.empty() ? "" : "; " + source->why);
+  }
+}
+
 bool Watch::any_unavailable() const {
   using State = Source::State;
   for (const auto* source : {&news_.kafka_source, &news_.token_source, &news_.database_source}) {

@@ -34,6 +34,8 @@ class Watch {
 
   /// Whether it knows enough for a single look: a rate, and of each partition that stands still whether it is stalled.
   [[nodiscard]] bool knows_enough() const;
+  /// For a single look: a source that has not answered yet is unavailable.
+  void give_up();
   [[nodiscard]] bool any_unavailable() const;
 
   std::optional<std::string> take_result();

@@ -334,6 +334,7 @@ TEST(TopModel, json_has_all_of_it) {
   EXPECT_EQ(json["group"], "billing");
   EXPECT_EQ(json["sources"]["kafka"]["state"], "ok");
   EXPECT_EQ(json["sources"]["token_log"]["why"], "no answer");
+  EXPECT_EQ(json["sources"]["token_log"]["state"], "unavailable");
   EXPECT_EQ(json["topics"][0]["lag"], 5);
   EXPECT_EQ(json["topics"][0]["rate"], 2.5);
   EXPECT_EQ(json["stalled"][0]["partition"], 2);
@@ -343,7 +344,11 @@ TEST(TopModel, json_has_all_of_it) {
   EXPECT_EQ(json["outbox"]["refused"], 6);
   EXPECT_EQ(json["dead_letters"][0]["count"], 7);
   model.facts.reset();
-  EXPECT_EQ(to_json(model, "")["claims"], nullptr);
+  model.kafka = {.state = Source::State::asking, .why = "3 of 2,000 topics were looked up"};
+  const auto early = to_json(model, "");
+  EXPECT_EQ(early["claims"], nullptr);
+  EXPECT_EQ(early["sources"]["kafka"]["state"], "asking");
+  EXPECT_EQ(early["sources"]["kafka"]["why"], "3 of 2,000 topics were looked up");
 }
 
 }  // namespace

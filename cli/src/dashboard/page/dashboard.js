@@ -87,7 +87,7 @@ const SOURCES = [["kafka", "Kafka"], ["token_log", "Token log"], ["postgres", "P
 function showSources() {
   fill("sources", ...SOURCES.map(([key, name]) => {
     const source = overview.sources[key];
-    const state = source.state === "unavailable" && !source.why ? "asking" : source.state;
+    const state = source.state;
     problem(name, source.state === "unavailable" && source.why ? source.why : null);
     return el("span", { class: `source ${state}`, title: source.why || "" }, `${name}${state === "ok" ? "" : ` ${state}`}`);
   }));
