@@ -10,6 +10,7 @@
 #include "operator_name.hpp"
 #include "output.hpp"
 #include "pause_json.hpp"
+#include "shell.hpp"
 #include "text.hpp"
 #include "turnstile/ports/store.hpp"
 #include "turnstile/postgres/store.hpp"
@@ -21,6 +22,8 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr std::size_t kShown = 80;
+/// In bytes: a longer key is not part of a command.
+constexpr std::size_t kLongestKeyInCommand = 500;
 constexpr std::chrono::hours kLongest{24 * 3'650};
 
 struct Options {
@@ -129,6 +132,8 @@ ports::PausedPart part_of(const Options& options) {
   return part;
 }
 
+std::string topic_word(const std::string& topic) { return shell_word(topic).value_or("TOPIC"); }
+
 void warn_unknown(const std::string& topic, const std::vector<std::string>& known) {
   std::string names;
   for (const auto& other : known) names += (names.empty() ? "" : ", ") + one_line(other, kShown);
@@ -136,15 +141,18 @@ void warn_unknown(const std::string& topic, const std::vector<std::string>& know
   tell(fmt::format(
       "turnstile: warning: no consumer has claimed a partition of a topic \"{0}\" in this database ({1}). The pause "
       "is recorded, and applies to every consumer that reads the topic. If the name is wrong, run: turnstile topics "
-      "resume {0} --all\n",
-      one_line(topic, kShown), names.empty() ? "nor of another topic" : "there are: " + names));
+      "resume {2} --all\n",
+      one_line(topic, kShown), names.empty() ? "nor of another topic" : "there are: " + names, topic_word(topic)));
 }
 
+/// A command for sh.
 std::string how_to_resume(const Options& options) {
-  std::string command = "turnstile topics resume " + one_line(options.part.topic, kShown);
+  std::string command = "turnstile topics resume " + topic_word(options.part.topic);
   if (options.part.partition) command += fmt::format(" --partition {}", *options.part.partition);
-  if (!options.key.empty()) command += " --key " + one_line(options.key, kShown);
-  return command;
+  if (options.key.empty()) return command;
+  const auto key = options.key.size() > kLongestKeyInCommand ? std::nullopt : shell_word(options.key);
+  if (!key) return command + " --key KEY, where KEY is the key that you gave";
+  return command + (key->starts_with('-') ? " --key=" : " --key ") + *key;
 }
 
 void warn_unclaimed(const std::string& topic, std::int32_t partition, std::int32_t last, const std::string& resume) {
@@ -173,15 +181,19 @@ Exit pause(const Global& global, const Options& options) {
   const bool is_known = std::find(known.begin(), known.end(), wanted.part.topic) != known.end();
   const auto now = find();
   if (global.json) {
-    print(Json{{"pause", cli::to_json(now.value_or(wanted))},
+    print(Json{{"pause", now ? cli::to_json(*now) : Json(nullptr)},
                {"before", before ? cli::to_json(*before) : Json(nullptr)},
                {"known", is_known}});
+  } else if (!now) {
+    fmt::print("{} was paused, and the pause has ended: {}\n", name(wanted.part),
+               wanted.left ? "its time is over, or another operator has ended it" : "another operator has ended it");
   } else {
     fmt::print("{} is paused{}: within some seconds no handler starts for its messages. Handlers that run finish\n",
                name(wanted.part), before ? ", as it was " + since(*before) : "");
-    fmt::print("{}\n", now && now->until ? fmt::format("it ends by itself at {}", when(*now->until))
-                                         : "it ends with: " + how_to_resume(options));
+    fmt::print("{}\n", now->until ? fmt::format("it ends by itself at {}", when(*now->until))
+                                  : "it ends with: " + how_to_resume(options));
   }
+  if (!now) return Exit::ok;
   if (!is_known) {
     warn_unknown(wanted.part.topic, known);
   } else if (wanted.part.partition) {

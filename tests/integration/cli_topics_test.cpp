@@ -116,6 +116,32 @@ TEST_F(CliTopics, a_partition_that_nobody_has_is_paused_with_a_warning) {
   EXPECT_EQ(cli_.run("topics", "resume", "payments", "--partition", "99").code, 0);
 }
 
+/// As an operator copies it from the terminal.
+TEST_F(CliTopics, the_printed_command_ends_the_pause) {
+  const std::string before = "it ends with: turnstile ";
+  for (const std::string key : {"a b; echo rm -rf /", "it's $HOME", "-x", "\xff\xfe", "k\x1b[2J"}) {
+    const auto pause = cli_.run("topics", "pause", "payments", "--key=" + key);
+    ASSERT_EQ(pause.code, 0) << pause.err;
+    const auto at = pause.out.find(before);
+    ASSERT_NE(at, std::string::npos) << pause.out;
+    const std::string command = "TURNSTILE_POSTGRES_URL='" + url_ + "' TURNSTILE_POSTGRES_SCHEMA=" + schema_ + " " +
+                                TURNSTILE_BIN_DIR "/turnstile " + pause.out.substr(at + before.size());
+    EXPECT_EQ(std::system((command.substr(0, command.find_last_not_of('\n') + 1) + " >/dev/null").c_str()), 0)
+        << command;
+    EXPECT_EQ(sql("SELECT count(*) FROM pause"), "0") << command;
+  }
+  EXPECT_THAT(cli_.run("topics", "pause", "payments", "--key", std::string(1'000, 'k')).out,
+              HasSubstr("topics resume payments --key KEY, where KEY is the key that you gave"));
+}
+
+TEST_F(CliTopics, a_pause_that_has_ended_already_is_reported_as_ended) {
+  const auto pause = cli_.run("topics", "pause", "payments", "--for", "1ms");
+  EXPECT_EQ(pause.code, 0) << pause.err;
+  EXPECT_EQ(pause.out,
+            "topic payments was paused, and the pause has ended: its time is over, or another operator has ended it\n");
+  EXPECT_EQ(Json::parse(cli_.run("topics", "pause", "payments", "--for", "1ms", "--json").out)["pause"], nullptr);
+}
+
 /// The connection to PostgreSQL once got descriptor 1, and with it the output.
 TEST_F(CliTopics, closed_descriptors_do_not_take_part) {
   const std::string command = "TURNSTILE_POSTGRES_URL='" + url_ + "' TURNSTILE_POSTGRES_SCHEMA=" + schema_ + " " +
