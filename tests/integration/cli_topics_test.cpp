@@ -142,6 +142,20 @@ TEST_F(CliTopics, a_pause_that_has_ended_already_is_reported_as_ended) {
   EXPECT_EQ(Json::parse(cli_.run("topics", "pause", "payments", "--for", "1ms", "--json").out)["pause"], nullptr);
 }
 
+TEST_F(CliTopics, a_locked_table_names_the_session_that_locks_it) {
+  pqxx::connection connection(url_);
+  pqxx::work lock(connection);
+  lock.exec("LOCK TABLE " + schema_ + ".pause IN ACCESS EXCLUSIVE MODE");
+  for (const std::vector<std::string>& verb : {std::vector<std::string>{"list"}, {"pause", "payments"}}) {
+    std::vector<std::string> words{"topics"};
+    words.insert(words.end(), verb.begin(), verb.end());
+    const auto busy = cli_.run_all(words);
+    EXPECT_EQ(busy.code, 3) << busy.out;
+    EXPECT_THAT(busy.err, AllOf(HasSubstr("pause is locked by pid " + std::to_string(connection.backendpid())),
+                                HasSubstr("code=store_busy")));
+  }
+}
+
 /// The connection to PostgreSQL once got descriptor 1, and with it the output.
 TEST_F(CliTopics, closed_descriptors_do_not_take_part) {
   const std::string command = "TURNSTILE_POSTGRES_URL='" + url_ + "' TURNSTILE_POSTGRES_SCHEMA=" + schema_ + " " +

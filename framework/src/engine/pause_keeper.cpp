@@ -60,6 +60,12 @@ PeriodicThread::Time PauseKeeper::look() {
 
 /// Absent if the store does not tell.
 std::optional<std::vector<PauseKeeper::Known>> PauseKeeper::ask() {
+  // A pause may have begun since the last answer, so the next message must not start before it is known.
+  const auto wait = [this](const std::string& why) {
+    unknown_ = true;
+    // The scheduler has reported the outage, if it knows of it.
+    if (scheduler_.store_available()) fail(why);
+  };
   try {
     std::vector<Known> answer;
     tell_others();
@@ -75,10 +81,9 @@ std::optional<std::vector<PauseKeeper::Known>> PauseKeeper::ask() {
     }
     return answer;
   } catch (const StoreUnavailable& e) {
-    // A pause may have begun since the last answer, so the next message must not start before it is known.
-    unknown_ = true;
-    // The scheduler has reported the outage, if it knows of it.
-    if (scheduler_.store_available()) fail(e.what());
+    wait(e.what());
+  } catch (const StoreBusy& e) {  // as while another session locks the table
+    wait(e.what());
   } catch (const std::exception& e) {
     // Perhaps a right is missing. Messages that need the store need other rights too, so they do not wait for this one.
     unknown_ = false;

@@ -43,8 +43,8 @@ class PostgresPauses final : public ports::Pauses {
   explicit PostgresPauses(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
 
   std::vector<ports::Pause> active() override {
-    const auto kept =
-        call(*shared_, [&](Pipeline& pipeline) { pipeline.add(sql().active_pauses, kCaller, Pipeline::Keep::binary); });
+    const auto kept = call_in_transaction(
+        *shared_, [&](Pipeline& pipeline) { pipeline.add(sql().active_pauses, kCaller, Pipeline::Keep::binary); });
     std::vector<ports::Pause> pauses;
     for (int row = 0; row < PQntuples(kept[0].get()); ++row) pauses.push_back(pause_in(kept[0].get(), row));
     return pauses;
