@@ -9,6 +9,7 @@
 #include "dead_json.hpp"
 #include "dead_options.hpp"
 #include "text.hpp"
+#include "whole_number.hpp"
 
 namespace turnstile::cli {
 
@@ -152,7 +153,7 @@ void add_dlq(CLI::App& app, Command& command) {
       [&command, options] { command.run = [&command, options] { return list(command.global, *options); }; });
 
   auto* show_verb = dlq->add_subcommand("show", "one dead letter, with its error, headers and payload");
-  show_verb->add_option("NUMBER", options->number, "as dlq list has it")->required();
+  show_verb->add_option("NUMBER", options->number, "as dlq list has it")->required()->check(whole_number(1));
   show_verb->add_flag("--full", options->full, "the whole payload, however long");
   show_verb->add_flag("--original", options->original, "the record as it died, before any edit");
   show_verb->callback(

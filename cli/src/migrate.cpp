@@ -13,6 +13,7 @@
 #include "text.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/postgres/migrations.hpp"
+#include "whole_number.hpp"
 
 namespace turnstile::cli {
 
@@ -205,7 +206,7 @@ void add_migrate(CLI::App& app, Command& command) {
   add_folder(*up_verb);
   up_verb->add_option("--to", options->to, "no further than this number")
       ->type_name("N")
-      ->check(CLI::NonNegativeNumber);
+      ->check(whole_number(0, 2'147'483'647));
   up_verb
       ->add_option("--partitions", options->partitions,
                    "make the inbox, while it is empty, a table with this many hash partitions (1: one plain table)")
@@ -224,7 +225,7 @@ void add_migrate(CLI::App& app, Command& command) {
   add_folder(*down_verb);
   down_verb->add_option("--to", options->to, "remove all above this number; 0: all")
       ->type_name("N")
-      ->check(CLI::NonNegativeNumber);
+      ->check(whole_number(0, 2'147'483'647));
   down_verb->add_flag("--yes", options->yes, "delete the tables with their contents");
   down_verb->callback(
       [&command, options] { command.run = [&command, options] { return down(command.global, *options); }; });

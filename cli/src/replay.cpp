@@ -16,6 +16,7 @@
 #include "text.hpp"
 #include "turnstile/dead_reason.hpp"
 #include "turnstile/error.hpp"
+#include "whole_number.hpp"
 
 namespace turnstile::cli {
 
@@ -266,7 +267,7 @@ void add_replay(CLI::App& dlq, Command& command) {
   const auto options = std::make_shared<Options>();
   auto* verb = dlq.add_subcommand(
       "replay", "publish a dead letter to the topic that it came from; the inbox decides whether it runs");
-  verb->add_option("NUMBER", options->number, "as dlq list has it")->check(CLI::PositiveNumber);
+  verb->add_option("NUMBER", options->number, "as dlq list has it")->check(whole_number(1));
   verb->add_flag("--all", options->all,
                  "all that wait when the replay starts; a later letter waits for the next replay");
   verb->add_flag("--again", options->again.given,
@@ -280,7 +281,7 @@ void add_replay(CLI::App& dlq, Command& command) {
                  "with --all: publish nothing; print how many it would publish, and how long that takes");
   verb->add_option("--from", options->from, "with --all: none with a lower number, so that older letters go on waiting")
       ->type_name("NUMBER")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1));
   verb->callback(
       [&command, options] { command.run = [&command, options] { return replay(command.global, *options); }; });
 }

@@ -66,6 +66,22 @@ TEST(CliUsage, the_exit_code_is_right_without_a_stderr) {
 
 TEST(CliUsage, a_closed_stdout_is_no_error) { EXPECT_EQ(exit_code_of("version <&- >&- 2>&-"), 0); }
 
+TEST(CliUsage, a_number_that_is_out_of_range_is_refused_with_the_range) {
+  const auto refused = [](const std::vector<std::string>& words) {
+    const auto result = Cli().run_all(words);
+    EXPECT_EQ(result.code, 2) << result.out;
+    return result.err;
+  };
+  EXPECT_THAT(refused({"dlq", "replay", "--all", "--from", "0"}),
+              HasSubstr("0 is not a whole number from 1 to 9223372036854775807"));
+  EXPECT_THAT(refused({"migrate", "up", "--to", "-1"}), HasSubstr("-1 is not a whole number from 0 to 2147483647"));
+  for (const char* verb : {"show", "edit", "replay"}) {
+    EXPECT_THAT(refused({"dlq", verb, "9223372036854775808"}),
+                HasSubstr("9223372036854775808 is not a whole number from 1 to"));
+    EXPECT_THAT(refused({"dlq", verb, "1.5"}), HasSubstr("1.5 is not a whole number from 1 to"));
+  }
+}
+
 TEST(CliUsage, a_verb_is_required) {
   const auto nothing = Cli().run_all({});
   EXPECT_EQ(nothing.code, 2);
