@@ -6,8 +6,8 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <memory>
+#include <sstream>
 
 #include "command.hpp"
 #include "dead_edit.hpp"
@@ -29,10 +29,12 @@ struct Options {
 
 std::string contents(const std::string& name) {
   std::ifstream in(name, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(in), {}};
-  if (!in.good() && !in.eof())
+  std::ostringstream text;
+  if (in.is_open() && in.peek() != std::ifstream::traits_type::eof()) text << in.rdbuf();
+  // A folder can be opened, and not be read.
+  if (!in.is_open() || in.bad() || text.fail())
     throw UsageError(fmt::format("--file {}: cannot be read: {}", one_line(name, 200), std::strerror(errno)));
-  return text;
+  return text.str();
 }
 
 DeadChanges changes_of(const Options& options) {

@@ -21,6 +21,17 @@ TEST_F(CliDlq, list_says_what_died_and_why) {
   EXPECT_THAT(cli_.run("dlq", "list", "--topic", "emails").out, HasSubstr("no dead letters"));
 }
 
+TEST_F(CliDlq, a_folder_is_no_payload) {
+  bury(7, "'{}'");
+  const auto edit = cli_.run("dlq", "edit", "1", "--file", "/tmp");
+  EXPECT_EQ(edit.code, 2) << edit.out;
+  EXPECT_THAT(edit.err, HasSubstr("--file /tmp: cannot be read: Is a directory code=usage"));
+  EXPECT_THAT(cli_.run("dlq", "edit", "1", "--file", "/nowhere").err, HasSubstr("No such file or directory"));
+  cli_.folder().write("empty", "");
+  EXPECT_EQ(cli_.run("dlq", "edit", "1", "--file", "empty").code, 0);
+  EXPECT_EQ(sql("SELECT length(record_payload) FROM dead"), "0");
+}
+
 TEST_F(CliDlq, a_name_that_does_not_exist_is_not_taken_for_one_without_dead_letters) {
   bury(7, "'{}'");
   const auto refused = [&](const std::vector<std::string>& verb) {
