@@ -18,7 +18,8 @@ postgres::Admin open_admin(const Config& config) {
 
 std::string place(const postgres::GroupPartition& from, Offset offset) {
   if (from.at.topic.empty()) return fmt::format("a partition that is no longer known, @{}", offset);
-  return fmt::format("{} (group {})", to_string(TopicPartitionOffset{from.at, offset}), from.group);
+  return fmt::format("{} (group {})", one_line(to_string(TopicPartitionOffset{from.at, offset}), 300),
+                     one_line(from.group, 80));
 }
 
 std::string how_to_settle(const postgres::DeadSummary& dead) {

@@ -33,7 +33,7 @@ void print_list(const std::vector<postgres::DeadSummary>& dead) {
   std::vector<std::vector<std::string>> rows{{"NUMBER", "DIED", "HANDLER", "FROM", "REASON", "RUNS", "ERROR"}};
   for (const auto& letter : dead) {
     rows.push_back({std::to_string(letter.number), when(letter.died_at), one_line(letter.handler, 40),
-                    to_string(TopicPartitionOffset{letter.from.at, letter.offset}),
+                    one_line(to_string(TopicPartitionOffset{letter.from.at, letter.offset}), 300),
                     letter.reason +
                         (letter.replayed_at       ? " (replayed)"
                          : letter.replay_in_doubt ? " (may have been replayed)"
@@ -74,15 +74,27 @@ Exit list(const Global& global, const Options& options) {
 
 // --- show ---
 
-/// Text is shown unchanged. Bytes are shown as base64, so that a terminal does not execute control sequences.
+/// Its own lines. Other control characters become spaces, as those that overwrite a line.
+std::string lines_of(std::string_view text) {
+  std::string lines;
+  for (;;) {
+    const auto end = text.find('\n');
+    lines += one_line(text.substr(0, end), SIZE_MAX);
+    if (end == std::string_view::npos) return lines;
+    lines += '\n';
+    text.remove_prefix(end + 1);
+  }
+}
+
+/// Text as lines_of(). Bytes are shown as base64, so that a terminal does not execute control sequences.
 std::string shown(const std::optional<std::string>& bytes, std::size_t most) {
   if (!bytes) return "null";
   if (is_text(*bytes)) {
-    if (bytes->size() <= most) return *bytes;
+    if (bytes->size() <= most) return lines_of(*bytes);
     // Not in the middle of a character.
     std::size_t end = most;
     while (end > 0 && (static_cast<unsigned char>((*bytes)[end]) & 0xc0) == 0x80) --end;
-    return fmt::format("{}\n… {} more; --full shows all", bytes->substr(0, end),
+    return fmt::format("{}\n… {} more; --full shows all", lines_of(bytes->substr(0, end)),
                        turnstile::cli::bytes(static_cast<std::int64_t>(bytes->size() - end)));
   }
   if (bytes->size() <= most) return "base64: " + base64(*bytes);

@@ -58,8 +58,9 @@ void print_lines(const std::vector<Finding>& all) {
   std::size_t width = 0;
   for (const auto& finding : all) width = std::max(width, finding.subject.size());
   for (const auto& finding : all) {
-    fmt::print("{}  {:{}}  {}\n", mark_of(finding.level), finding.subject, width, finding.text);
-    if (!finding.remedy.empty()) fmt::print("{:9}{:{}}  -> {}\n", "", "", width, finding.remedy);
+    fmt::print("{}  {:{}}  {}\n", mark_of(finding.level), one_line(finding.subject, SIZE_MAX), width,
+               one_line(finding.text, SIZE_MAX));
+    if (!finding.remedy.empty()) fmt::print("{:9}{:{}}  -> {}\n", "", "", width, one_line(finding.remedy, SIZE_MAX));
   }
 }
 

@@ -308,12 +308,12 @@ class Rewinder {
     }
     fmt::print("{}", table(rows));
     if (!moves) {
-      fmt::print("group {} has read nothing of {} that is newer than {}: nothing to do\n", group_name_, options_.topic,
-                 when(to_));
+      fmt::print("group {} has read nothing of {} that is newer than {}: nothing to do\n", one_line(group_name_, 80),
+                 one_line(options_.topic, 249), when(to_));
       return;
     }
-    fmt::print("group {} {} to {} in {}: {}\n", group_name_, changed ? "went back" : "would go back", when(to_),
-               options_.topic, count(counted.read, "record"));
+    fmt::print("group {} {} to {} in {}: {}\n", one_line(group_name_, 80), changed ? "went back" : "would go back",
+               when(to_), one_line(options_.topic, 249), count(counted.read, "record"));
     const auto line = [](std::int64_t records, const std::string& what) {
       if (records > 0) fmt::print("  {} {}\n", number(records), what);
     };

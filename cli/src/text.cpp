@@ -54,6 +54,13 @@ bool is_control(std::string_view sequence) {
   return sequence.size() == 2 && lead == 0xc2 && static_cast<unsigned char>(sequence[1]) < 0xa0;
 }
 
+/// U+202A to U+202E and U+2066 to U+2069. They reorder the text after them on a screen.
+bool is_bidi_control(std::string_view sequence) {
+  if (sequence.size() != 3 || !sequence.starts_with("\xe2")) return false;
+  const auto second = static_cast<unsigned char>(sequence[1]), third = static_cast<unsigned char>(sequence[2]);
+  return (second == 0x80 && third >= 0xaa && third <= 0xae) || (second == 0x81 && third >= 0xa6 && third <= 0xa9);
+}
+
 }  // namespace
 
 std::string when(Microseconds time) { return formatted(time, "%Y-%m-%d %H:%M:%S UTC"); }
@@ -85,7 +92,7 @@ std::string one_line(std::string_view text, std::size_t most) {
     if (shown++ == most) return line + "…";
     const std::size_t length = sequence_length(text);
     if (length == 0) line += '?';
-    else if (is_control(text.substr(0, length))) line += ' ';
+    else if (is_control(text.substr(0, length)) || is_bidi_control(text.substr(0, length))) line += ' ';
     else line += text.substr(0, length);
     text.remove_prefix(std::max<std::size_t>(length, 1));
   }

@@ -29,7 +29,7 @@ using text::count;
 using text::duration;
 using text::number;
 
-/// One line of at most `most` characters for a terminal: control characters become spaces.
+/// One line of at most `most` characters for a terminal: control characters, and those of direction, become spaces.
 std::string one_line(std::string_view text, std::size_t most);
 /// Whether it is valid UTF-8 without control characters, except tab, line feed and carriage return.
 bool is_text(std::string_view bytes);

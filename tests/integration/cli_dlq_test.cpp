@@ -21,6 +21,16 @@ TEST_F(CliDlq, list_says_what_died_and_why) {
   EXPECT_THAT(cli_.run("dlq", "list", "--topic", "emails").out, HasSubstr("no dead letters"));
 }
 
+TEST_F(CliDlq, show_prints_nothing_that_a_terminal_executes) {
+  bury(7, "convert_to(E'first\\r\\tline\\nsecond\\u202Eline', 'utf8')");
+  sql("UPDATE fence SET consumer_group = E'bil\\x1b[2Jling'");
+  const auto show = cli_.run("dlq", "show", "1");
+  EXPECT_THAT(show.out, AllOf(HasSubstr("first  line\nsecond line\n"), HasSubstr("(group bil [2Jling)"),
+                              Not(ContainsRegex("[\r\t\x1b]"))));
+  const auto json = nlohmann::json::parse(cli_.run("dlq", "show", "1", "--json").out);
+  EXPECT_EQ(json["payload"], "first\r\tline\nsecond\u202eline");
+}
+
 TEST_F(CliDlq, a_folder_is_no_payload) {
   bury(7, "'{}'");
   const auto edit = cli_.run("dlq", "edit", "1", "--file", "/tmp");
