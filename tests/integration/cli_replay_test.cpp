@@ -272,16 +272,16 @@ TEST_F(CliReplay, what_is_known_by_its_place_waits_as_before_when_the_broker_ref
   for (int i = 0; i < 2; ++i) {
     if (i == 1) know_by_place(7);
     const auto refused = cli_.run("dlq", "replay", "1");
-    EXPECT_EQ(refused.code, 3);
+    EXPECT_EQ(refused.code, 4);
     EXPECT_THAT(refused.err, AllOf(HasSubstr("message.max.bytes"), Not(HasSubstr("--again"))));
     EXPECT_EQ(sql("SELECT replayed_at IS NULL FROM dead"), "t");
   }
   sql("UPDATE dead SET replayed_at = '2026-03-01 14:05:09.123456+00'");
-  EXPECT_EQ(cli_.run("dlq", "replay", "1", "--again").code, 3);
+  EXPECT_EQ(cli_.run("dlq", "replay", "1", "--again").code, 4);
   EXPECT_EQ(sql("SELECT replayed_at = '2026-03-01 14:05:09.123456+00' FROM dead"), "t");
   sql("UPDATE dead SET replayed_at = '202026-03-01 14:05:09.123456+00'");
   const auto token = token_of("1");
-  EXPECT_EQ(cli_.run("dlq", "replay", "1", "--again=" + token).code, 3);
+  EXPECT_EQ(cli_.run("dlq", "replay", "1", "--again=" + token).code, 4);
   EXPECT_EQ(token_of("1"), token) << "the first replay is still in doubt";
 }
 
