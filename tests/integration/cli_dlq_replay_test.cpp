@@ -158,7 +158,7 @@ TEST_F(CliReplay, a_dry_run_skips_letters_whose_topic_is_missing) {
   EXPECT_EQ(dry.code, 0) << dry.err;
   EXPECT_THAT(dry.out, AllOf(HasSubstr("would replay 0 dead letters"),
                              HasSubstr("would skip 1 dead letter: topic no-such-topic does not exist")));
-  const auto json = nlohmann::json::parse(cli_.run("dlq", "replay", "--all", "--dry-run", "--json").out);
+  auto json = nlohmann::json::parse(cli_.run("dlq", "replay", "--all", "--dry-run", "--json").out);
   EXPECT_EQ(json["would_replay"], 0);
   EXPECT_EQ(json["would_skip"][0]["count"], 1);
 }

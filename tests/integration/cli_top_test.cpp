@@ -120,7 +120,7 @@ TEST(CliTopKafka, once_waits_while_kafka_makes_progress) {
   if (kafka_servers().empty()) GTEST_SKIP() << "no Apache Kafka: TURNSTILE_TEST_KAFKA is not set";
   const OwnKafka kafka;
   std::vector<std::string> words{"top", "--once", "--json", "--kafka", kafka.servers()};
-  for (int i = 0; i < 100; ++i) words.push_back("no-such-" + std::to_string(i));
+  for (int i = 0; i < 1'000; ++i) words.push_back("no-such-" + std::to_string(i));
   const TemporaryFolder folder;
   CliProcess top(words, {}, folder.path());
   // Each look-up waits up to 3 s.
@@ -130,7 +130,7 @@ TEST(CliTopKafka, once_waits_while_kafka_makes_progress) {
     std::this_thread::sleep_for(2s);
     kafka.thaw();
   }
-  const auto end = top.wait(60s);
+  const auto end = top.wait(120s);
   EXPECT_EQ(end.code, 0) << end.err;
   EXPECT_EQ(Json::parse(end.out, nullptr, false)["sources"]["kafka"]["state"], "ok") << end.out.substr(0, 500);
 }
