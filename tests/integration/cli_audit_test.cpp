@@ -272,6 +272,18 @@ TEST_F(CliAudit, permits_above_a_limit_in_the_database_are_found) {
   EXPECT_THAT(read_file(file), HasSubstr("topic=\"" + world.topic() + "\"} 1\n"));
 }
 
+TEST_F(CliAudit, the_metrics_of_a_group_with_any_name_can_be_read) {
+  World world(1);
+  world.publish(3);
+  handle(world);
+  change(world, R"(UPDATE fence SET consumer_group = 'a"b\c' || chr(10) || 'd' RETURNING 1)");
+  const std::string file = world.folder() + "/metrics";
+  const Finished run = audit(world, "--group", "a\"b\\c\nd", "--metrics", file);
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(read_file(file),
+              HasSubstr(R"(turnstile_audited_records{group="a\"b\\c\nd",topic=")" + world.topic() + "\"} 4\n"));
+}
+
 // Each command of docs/operations/audit.md.
 TEST_F(CliAudit, the_commands_of_its_page_run) {
   World world(1);

@@ -167,6 +167,18 @@ Json log_json(const LimitAudit& limits) {
           {"differences", std::move(differences)}};
 }
 
+/// The value of a label in the text format of Prometheus. prometheus-cpp has the same, but only the build with the admin
+/// endpoint has that library.
+std::string label_value(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '\\' || c == '"') out += '\\';
+    if (c == '\n') out += "\\n";
+    else out += c;
+  }
+  return out;
+}
+
 }  // namespace
 
 bool Report::holds() const {
@@ -236,7 +248,8 @@ Json to_json(const Report& report, std::size_t most) {
 }
 
 std::string metrics(const Report& report, std::int64_t now_s) {
-  const std::string labels = fmt::format("{{group=\"{}\",topic=\"{}\"}}", report.records.group, report.records.topic);
+  const std::string labels = fmt::format("{{group=\"{}\",topic=\"{}\"}}", label_value(report.records.group),
+                                         label_value(report.records.topic));
   std::string text;
   const auto gauge = [&](std::string_view name, std::string_view help, std::int64_t value) {
     text += fmt::format("# HELP {0} {1}\n# TYPE {0} gauge\n{0}{2} {3}\n", name, help, labels, value);
