@@ -243,6 +243,27 @@ TEST_F(CliAudit, a_topic_or_a_group_that_nobody_reads_is_named) {
   EXPECT_THAT(wrong.err, HasSubstr("nothing to audit"));
 }
 
+TEST_F(CliAudit, a_schema_of_another_build_is_refused) {
+  World world(1);
+  world.publish(3);
+  handle(world);
+  const auto refused = [&](const std::string& code) {
+    const Finished run = audit(world);
+    EXPECT_EQ(run.code, 4) << run.out << run.err;
+    EXPECT_EQ(run.out, "");
+    EXPECT_THAT(run.err, HasSubstr("code=" + code));
+  };
+  change(world, "INSERT INTO migration (number, name, checksum) VALUES (9999, 'future', 'x') RETURNING 1");
+  refused("schema_newer");
+  change(world, "DELETE FROM migration WHERE number = 9999 RETURNING 1");
+  change(world, "UPDATE migration SET checksum = 'x' WHERE number = 1 RETURNING 1");
+  refused("migration_changed");
+  change(world, "UPDATE migration SET checksum = NULL WHERE number = 1 RETURNING 1");
+  EXPECT_EQ(audit(world).code, 0);
+  change(world, "DELETE FROM compatible_migration RETURNING 1");
+  refused("schema_outdated");
+}
+
 // Limits that the program counts in PostgreSQL: the configuration does not name them.
 TEST_F(CliAudit, permits_above_a_limit_in_the_database_are_found) {
   World world(1);

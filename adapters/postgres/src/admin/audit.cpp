@@ -5,6 +5,7 @@
 #include "admin/dead_rows.hpp"
 #include "admin/session.hpp"
 #include "turnstile/error.hpp"
+#include "turnstile/postgres/store.hpp"
 
 namespace turnstile::postgres {
 
@@ -28,7 +29,10 @@ std::string array_of(std::span<const MessageId> ids) {
 }  // namespace
 
 struct AuditSnapshot::Impl {
-  explicit Impl(const PostgresSettings& settings) : session(settings) { session.open_snapshot(kReading); }
+  explicit Impl(const PostgresSettings& settings) : session(settings) {
+    open_store(settings)->check_schema();
+    session.open_snapshot(kReading);
+  }
 
   Admin::Session session;
   std::string handler;  ///< its number

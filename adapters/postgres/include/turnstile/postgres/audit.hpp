@@ -81,7 +81,8 @@ std::vector<AuditedLimiter> audited_limiters(const PostgresSettings& settings);
 /// One thread at a time may use it. All calls may throw what Admin's calls throw.
 class AuditSnapshot {
  public:
-  /// Opens it. Throws Error if no handler has the name, or if the group has claimed no partition of the topic.
+  /// Opens it. Throws Error if no handler has the name, or if the group has claimed no partition of the topic; and
+  /// SchemaError if the schema is not the one of this build.
   AuditSnapshot(const PostgresSettings& settings, std::string group, std::string topic, std::string handler);
   ~AuditSnapshot();
   AuditSnapshot(const AuditSnapshot&) = delete;
