@@ -153,7 +153,7 @@ void add_audit(CLI::App& app, Command& command) {
       ->type_name("FILE");
   verb->footer(
       "Exit code 0: all promises hold as far as it can be told; 1: one does not. What is older than the stored ids is\n"
-      "counted under \"cannot tell\". It reads the whole topic, and the inbox once, in one snapshot of the database.");
+      "counted under \"cannot tell\". It reads the whole topic, and the inbox twice, in one snapshot of the database.");
   verb->callback([&command, options] {
     command.run = [&command, options] {
       try {

@@ -11,11 +11,14 @@
 #include <sstream>
 
 #include "tests/support/cli.hpp"
+#include "tests/support/delete_records.hpp"
 #include "tests/support/read_file.hpp"
 #include "tests/support/world.hpp"
 #include "turnstile/error.hpp"
+#include "turnstile/inbox.hpp"
 #include "turnstile/kafka/admin.hpp"
 #include "turnstile/kafka/record_reader.hpp"
+#include "turnstile/postgres/store.hpp"
 
 namespace turnstile::test {
 namespace {
@@ -157,6 +160,68 @@ TEST_F(CliAudit, an_effect_behind_the_end_of_the_log_is_found) {
   EXPECT_THAT(found.out, AllOf(HasSubstr("[0]@1000: id "), HasSubstr("1 effect without a record")));
 }
 
+TEST_F(CliAudit, an_effect_at_a_place_of_no_partition_is_found) {
+  World world(1);
+  world.publish(20);
+  handle(world);
+  const std::string id = "deadbeef-0000-0000-0000-000000000020";
+  // The slot, or "slot" for the partition's own, and the offset.
+  for (const auto& [slot, offset] :
+       std::vector<std::pair<std::string, std::string>>{{"31000", "3"}, {"-1", "3"}, {"31000", "-3"}, {"slot", "-5"}}) {
+    change(world, "INSERT INTO inbox (handler, id, slot, record_offset) SELECT handler, '" + id + "', " + slot + ", " +
+                      offset + " FROM inbox LIMIT 1 RETURNING 1");
+    const Finished found = audit(world);
+    EXPECT_EQ(found.code, 1) << slot << "@" << offset << ": " << found.out;
+    EXPECT_THAT(found.out,
+                AllOf(HasSubstr("id " + id + " took effect"), HasSubstr("; see: turnstile inbox inspect " + id + "\n"),
+                      HasSubstr("1 effect without a record")));
+    const Json json = audit_json(world);
+    EXPECT_EQ(json["effects_without_record"], 1) << json;
+    EXPECT_EQ(json["violations"][0]["offset"].dump(), offset);
+    change(world, "DELETE FROM inbox WHERE id = '" + id + "' RETURNING 1");
+  }
+  // The time of such an effect is the only one that is known.
+  change(world, "INSERT INTO inbox (handler, id, slot, record_offset, seen_at) SELECT handler, '" + id +
+                    "', 31000, 3, seen_at - interval '2 hours' FROM inbox LIMIT 1 RETURNING 1");
+  EXPECT_EQ(audit(world, "--from", "1h ago").code, 0);
+  EXPECT_EQ(audit(world, "--from", "3h ago").code, 1);
+}
+
+TEST_F(CliAudit, effects_of_calls_and_of_other_partitions_are_no_violations) {
+  World world(1);
+  world.publish(3);
+  handle(world);
+  const std::string handler = world.query("SELECT name FROM handler");
+  Inbox inbox(postgres::open_store(*Config::parse(toml_, "audit.toml").postgres));
+  EXPECT_EQ(inbox.once(handler, "call-1", [](Context&) {}).kind, Once::Kind::ran);
+  inbox.record(handler, "call-2");
+  const auto plant = [&](const std::string& slot, const std::string& times) {
+    change(world, "INSERT INTO inbox (handler, id, slot, record_offset) SELECT h.id, gen_random_uuid(), " + slot +
+                      ", n FROM handler h, generate_series(1, " + times + ") n RETURNING 1");
+  };
+  change(
+      world,
+      "INSERT INTO fence (consumer_group, topic, partition) VALUES ('billing', 'other', 0), ('billing', 'other', 1), "
+      "('billing', 'gone', 0) RETURNING 1");
+  plant("(SELECT slot FROM fence WHERE topic = 'other' AND partition = 0)", "4");
+  plant("(SELECT slot FROM fence WHERE topic = 'other' AND partition = 1)", "1");
+  plant("(SELECT slot FROM fence WHERE topic = 'gone')", "6");
+  // As an operator may clean up. Turnstile never deletes such a row.
+  change(world, "DELETE FROM fence WHERE topic = 'gone' RETURNING 1");
+
+  const Finished text = audit(world);
+  EXPECT_EQ(text.code, 0) << text.out;
+  EXPECT_THAT(text.out,
+              AllOf(HasSubstr("not compared: 2 effects of calls, which have no record"),
+                    HasSubstr("not compared: 5 effects in topic other, group billing"),
+                    HasSubstr("cannot tell: 6 effects in partitions that the database does not know any more"),
+                    HasSubstr("each effect that could be compared has a record"), Not(HasSubstr("VIOLATION"))));
+  const Json json = audit_json(world);
+  EXPECT_EQ(json["effects_of_calls"], 2);
+  EXPECT_EQ(json["effects_in_unknown_partitions"], 6);
+  EXPECT_EQ(json["effects_elsewhere"], Json::parse(R"([{"topic": "other", "group": "billing", "effects": 5}])"));
+}
+
 TEST_F(CliAudit, what_compaction_has_deleted_cannot_be_told) {
   WorldOptions options;
   options.partitions = 1;
@@ -204,6 +269,37 @@ TEST_F(CliAudit, what_compaction_has_deleted_cannot_be_told) {
          "WITH last AS (SELECT handler, slot, max(record_offset) AS at FROM inbox GROUP BY 1, 2) INSERT INTO inbox "
          "(handler, id, slot, record_offset) SELECT handler, gen_random_uuid(), slot, at FROM last RETURNING 1");
   EXPECT_THAT(look().out, HasSubstr("1 effect without a record"));
+}
+
+TEST_F(CliAudit, effects_of_records_that_kafka_has_deleted_cannot_be_told) {
+  World world(1);
+  world.publish(20);
+  handle(world);
+  EXPECT_THAT(audit(world).out, HasSubstr("each effect has a record"));
+  delete_before(world.topic(), 0, 10);
+  const std::string deleted = world.query("SELECT count(*) FROM inbox WHERE record_offset < 10");
+  Json json = audit_json(world);
+  EXPECT_TRUE(json["holds"]) << json;
+  EXPECT_EQ(json["records"], 12);
+  EXPECT_EQ(json["effects_of_deleted_records"].dump(), deleted);
+  const Finished text = audit(world);
+  EXPECT_THAT(text.out, AllOf(HasSubstr("cannot tell: " + deleted + " effects whose record the broker has deleted"),
+                              HasSubstr("each effect that could be compared has a record"),
+                              Not(HasSubstr("each effect has a record"))));
+
+  change(world,
+         "INSERT INTO inbox (handler, id, slot, record_offset) SELECT handler, gen_random_uuid(), slot, 3 FROM inbox "
+         "LIMIT 1 RETURNING 1");
+  const std::string planted = std::to_string(std::stoi(deleted) + 1);
+  json = audit_json(world);
+  EXPECT_TRUE(json["holds"]) << json;
+  EXPECT_EQ(json["effects_of_deleted_records"].dump(), planted);
+
+  // The records have no time any more, so that of their effects counts.
+  EXPECT_THAT(audit(world, "--from", "1h ago").out, HasSubstr("cannot tell: " + planted + " effects"));
+  EXPECT_THAT(audit(world, "--to", "1h ago").out, Not(HasSubstr("cannot tell")));
+  change(world, "UPDATE inbox SET seen_at = seen_at - interval '2 hours' WHERE record_offset < 10 RETURNING 1");
+  EXPECT_THAT(audit(world, "--from", "1h ago").out, Not(HasSubstr("cannot tell")));
 }
 
 TEST_F(CliAudit, what_is_older_than_the_stored_ids_cannot_be_told) {

@@ -252,6 +252,7 @@ class Pass {
     }
     // Records that the broker deleted meanwhile were not read.
     const auto now = reader_.ranges(std::nullopt, std::nullopt);
+    add_elsewhere();
     snapshot_.each_effect(ranges, [&](std::int32_t slot, Offset offset, std::string_view id) {
       const auto& [claimed, i] = by_slot.at(slot);
       if (seen_[i].take(offset)) return;  // a second effect of the same record is not in it any more
@@ -267,6 +268,41 @@ class Pass {
            Fate::took_effect,
            fmt::format("id {} took effect, but the record has another id, or does not exist", id)});
     });
+  }
+
+  /// Effects that belong to no record of the topic.
+  void add_elsewhere() {
+    result_.elsewhere = snapshot_.elsewhere(with_their_logs(), {options_.from, options_.to}, kMostViolations);
+    result_.effects_of_deleted = result_.elsewhere.before;
+    result_.effects_without_record = result_.elsewhere.strays;
+    for (const auto& stray : result_.elsewhere.some_strays) {
+      const auto known =
+          std::find_if(known_.begin(), known_.end(), [&](const auto& of) { return of.slot == stray.slot; });
+      const bool in_topic = known != known_.end();
+      Violation violation{.fate = Fate::took_effect};
+      violation.at.offset = stray.offset;
+      if (in_topic) violation.at.at = {options_.topic, known->partition};
+      else violation.slot = stray.slot;
+      violation.why = fmt::format("id {0} took effect, but {1}; see: turnstile inbox inspect {0}", stray.id.text(),
+                                  in_topic ? "no record has such an offset" : "no partition ever had this slot");
+      add(std::move(violation));
+    }
+  }
+
+  /// For each slot of the group and the topic: before `begin` its records cannot be compared. Before the first record that
+  /// the broker has, they are deleted. If the span begins later, they are not of the span.
+  [[nodiscard]] std::vector<postgres::AuditSnapshot::SlotRange> with_their_logs() const {
+    constexpr Offset kNone = std::numeric_limits<Offset>::max();
+    std::vector<postgres::AuditSnapshot::SlotRange> logs;
+    for (const auto& claimed : known_) {
+      // A topic that was created again can have fewer partitions.
+      auto& log = logs.emplace_back(postgres::AuditSnapshot::SlotRange{claimed.slot, kNone, kNone});
+      for (const auto& counts : result_.partitions) {
+        if (counts.range.partition != claimed.partition) continue;
+        log.begin = counts.range.begin == counts.range.first_kept ? counts.range.begin : 0;
+      }
+    }
+    return logs;
   }
 
   void add(Violation violation) {

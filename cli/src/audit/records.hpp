@@ -29,6 +29,7 @@ struct Violation {
   Timestamp time{};  ///< of the record; the epoch: unknown
   Fate fate = Fate::unaccounted;
   std::string why{};
+  std::optional<std::int32_t> slot{};  ///< of an effect in no partition: `at` has only its offset
 };
 
 struct RecordAudit {
@@ -41,10 +42,15 @@ struct RecordAudit {
   std::int64_t unaccounted = 0;             ///< records, all of them
   std::int64_t effects_without_record = 0;  ///< all of them
   std::int64_t effects_of_deleted = 0;      ///< effects whose records the broker has deleted: it cannot be told
+  postgres::AuditedElsewhere elsewhere{};   ///< effects that belong to no record of this topic
   postgres::AuditedOutbox outbox{};
 
   [[nodiscard]] std::int64_t sum(Fate fate) const;
   [[nodiscard]] std::int64_t records() const;
+  /// Whether all effects were compared with records.
+  [[nodiscard]] bool compared_all_effects() const {
+    return effects_of_deleted + elsewhere.by_call + elsewhere.unknown == 0 && elsewhere.others.empty();
+  }
 };
 inline constexpr std::size_t kMostViolations = 1'000;
 

@@ -74,6 +74,26 @@ void print_records(const RecordAudit& records) {
   }
 }
 
+/// Effects of the handler that this audit cannot compare, because they belong to no record of the topic.
+void print_elsewhere(const postgres::AuditedElsewhere& elsewhere, std::size_t most) {
+  if (elsewhere.unknown > 0)
+    fmt::print("cannot tell: {} in partitions that the database does not know any more\n",
+               count(elsewhere.unknown, "effect"));
+  if (elsewhere.by_call > 0)
+    fmt::print("not compared: {} of calls, which have no record\n", count(elsewhere.by_call, "effect"));
+  for (std::size_t i = 0; i < std::min(most, elsewhere.others.size()); ++i) {
+    const auto& other = elsewhere.others[i];
+    fmt::print("not compared: {} in topic {}, group {}\n", count(other.effects, "effect"),
+               one_line(other.topic, kShown), one_line(other.group, kShown));
+  }
+}
+
+std::string place_of(const Violation& violation) {
+  if (violation.slot) return fmt::format("slot {}@{}", *violation.slot, violation.at.offset);
+  return fmt::format("{}[{}]@{}", one_line(violation.at.at.topic, kShown), violation.at.at.partition,
+                     violation.at.offset);
+}
+
 void print_violations(const RecordAudit& records, std::size_t most) {
   std::size_t shown = 0;
   for (const auto& violation : records.violations) {
@@ -81,8 +101,7 @@ void print_violations(const RecordAudit& records, std::size_t most) {
       fmt::print("… and more; --list N shows more of them\n");
       return;
     }
-    fmt::print("VIOLATION {}[{}]@{}{}: {}\n", one_line(violation.at.at.topic, kShown), violation.at.at.partition,
-               violation.at.offset,
+    fmt::print("VIOLATION {}{}: {}\n", place_of(violation),
                violation.time == Timestamp{} ? "" : " (" + when(Microseconds(violation.time)) + ")", violation.why);
   }
 }
@@ -130,8 +149,10 @@ Json violations_json(const RecordAudit& records, std::size_t most) {
   Json all = Json::array();
   for (const auto& violation : records.violations) {
     if (all.size() == most) break;
-    all.push_back({{"topic", violation.at.at.topic},
-                   {"partition", violation.at.at.partition},
+    const bool in_topic = !violation.slot;
+    all.push_back({{"topic", in_topic ? Json(violation.at.at.topic) : Json(nullptr)},
+                   {"partition", in_topic ? Json(violation.at.at.partition) : Json(nullptr)},
+                   {"slot", in_topic ? Json(nullptr) : Json(*violation.slot)},
                    {"offset", violation.at.offset},
                    {"time", violation.time == Timestamp{} ? Json(nullptr) : Json(iso(Microseconds(violation.time)))},
                    {"why", violation.why}});
@@ -194,6 +215,7 @@ std::int64_t Report::limit_violations() const {
 
 void print(const Report& report, std::size_t most) {
   print_records(report.records);
+  print_elsewhere(report.records.elsewhere, most);
   print_violations(report.records, most);
   fmt::print("outbox: {} to be sent, {} refused by the broker\n", count(report.records.outbox.waiting, "message"),
              number(report.records.outbox.refused));
@@ -201,8 +223,10 @@ void print(const Report& report, std::size_t most) {
   if (report.holds() && report.records.records() == 0) {
     fmt::print("\nno record lies in this span, so no fates were compared; the times are UTC\n");
   } else if (report.holds()) {
-    fmt::print("\nall promises hold: each record has one fate, each effect has a record, and no limit was exceeded{}\n",
-               report.limits.why_not.empty() ? "" : " as far as limits were compared");
+    fmt::print(
+        "\nall promises hold: each record has one fate, each effect {}has a record, and no limit was exceeded{}\n",
+        report.records.compared_all_effects() ? "" : "that could be compared ",
+        report.limits.why_not.empty() ? "" : " as far as limits were compared");
   } else {
     fmt::print("\nNOT all promises hold: {} unaccounted, {} without a record, {} of limits\n",
                count(report.records.unaccounted, "record"), count(report.records.effects_without_record, "effect"),
@@ -222,6 +246,9 @@ Json to_json(const Report& report, std::size_t most) {
                           {"records", counts.records},
                           {"fates", std::move(fates)}});
   }
+  Json others = Json::array();
+  for (const auto& other : records.elsewhere.others)
+    others.push_back({{"topic", other.topic}, {"group", other.group}, {"effects", other.effects}});
   Json limiters = Json::array();
   for (const auto& limiter : report.limits.in_database)
     limiters.push_back({{"name", limiter.name},
@@ -239,6 +266,9 @@ Json to_json(const Report& report, std::size_t most) {
           {"effects_without_record", records.effects_without_record},
           {"cannot_tell", records.sum(Fate::cannot_tell)},
           {"effects_of_deleted_records", records.effects_of_deleted},
+          {"effects_in_unknown_partitions", records.elsewhere.unknown},
+          {"effects_of_calls", records.elsewhere.by_call},
+          {"effects_elsewhere", std::move(others)},
           {"partitions", std::move(partitions)},
           {"violations", violations_json(records, most)},
           {"outbox", {{"waiting", records.outbox.waiting}, {"refused", records.outbox.refused}}},

@@ -14,6 +14,10 @@ namespace {
 /// A pass over a large inbox takes minutes.
 constexpr Patience kReading{3'600'000};
 constexpr int kRowsAtOnce = 20'000;
+/// A row of `inbox i`, by milliseconds since 1970.
+constexpr std::string_view kAtTheseTimes =
+    "($4::bigint IS NULL OR i.seen_at >= timestamptz '1970-01-01 00:00:00+00' + $4::bigint * interval '1 millisecond') "
+    "AND ($5::bigint IS NULL OR i.seen_at < timestamptz '1970-01-01 00:00:00+00' + $5::bigint * interval '1 millisecond')";
 
 /// "{id,id}"
 std::string array_of(std::span<const MessageId> ids) {
@@ -24,6 +28,56 @@ std::string array_of(std::span<const MessageId> ids) {
     text += id.text();
   }
   return text + "}";
+}
+
+/// Slots and their ranges as arrays of SQL.
+struct RangeArrays {
+  explicit RangeArrays(std::span<const AuditSnapshot::SlotRange> ranges) {
+    for (const auto& range : ranges) {
+      const char* comma = slots.size() > 1 ? "," : "";
+      slots += comma + std::to_string(range.slot);
+      begins += comma + std::to_string(range.begin);
+      ends += comma + std::to_string(range.end);
+    }
+    for (std::string* array : {&slots, &begins, &ends}) *array += '}';
+  }
+  std::string slots = "{", begins = "{", ends = "{";
+};
+
+std::optional<std::string> milliseconds_or_null(const std::optional<Timestamp>& time) {
+  if (!time) return std::nullopt;
+  return std::to_string(time->time_since_epoch().count());
+}
+
+/// For each slot: the effects that are in none of the ranges, and whether a record can have made them. In the order of
+/// topics and groups.
+/// Turnstile deletes no row of `fence`, but an operator may have done it. Slots come from a sequence, so a slot above its
+/// last value never was a partition's. That value is NULL for a role that may not read the sequence.
+std::string count_elsewhere() {
+  return "WITH counted AS MATERIALIZED ("
+         "  SELECT i.slot, r.slot IS NOT NULL AS in_ranges, r.slot IS NOT NULL AND i.record_offset < 0 AS negative, "
+         "         count(*) AS effects "
+         "  FROM inbox i LEFT JOIN unnest($2::integer[], $3::bigint[]) r (slot, first) ON r.slot = i.slot "
+         "  WHERE i.handler = $1::smallint AND (r.slot IS NULL OR i.record_offset < r.first) AND " +
+         std::string(kAtTheseTimes) +
+         "  GROUP BY 1, 2, 3), "
+         "known AS ("
+         "  SELECT CASE WHEN has_sequence_privilege(sequence, 'SELECT') THEN pg_sequence_last_value(sequence::regclass) END "
+         "           AS last_slot, "
+         "         (SELECT max(slot) FROM fence) AS highest_slot "
+         "  FROM pg_get_serial_sequence('fence', 'slot') sequence) "
+         "SELECT c.slot, c.effects, c.in_ranges, "
+         "       c.negative OR coalesce(f.slot IS NULL AND (c.slot < 0 OR c.slot > k.last_slot AND c.slot > k.highest_slot), "
+         "                              false), "
+         "       f.topic, f.consumer_group "
+         "FROM counted c CROSS JOIN known k LEFT JOIN fence f ON f.slot = c.slot ORDER BY f.topic, f.consumer_group";
+}
+
+void add_to(std::vector<AuditedElsewhere::Others>& others, const std::string& topic, const std::string& group,
+            std::int64_t effects) {
+  if (others.empty() || others.back().topic != topic || others.back().group != group)
+    others.push_back({topic, group, 0});
+  others.back().effects += effects;
 }
 
 }  // namespace
@@ -174,18 +228,12 @@ std::vector<AuditedDead> AuditSnapshot::dead(const AuditedPartition& of, Offset 
 void AuditSnapshot::each_effect(
     std::span<const SlotRange> ranges,
     const std::function<void(std::int32_t slot, Offset offset, std::string_view id)>& on_row) {
-  std::string slots = "{", begins = "{", ends = "{";
-  for (const SlotRange& range : ranges) {
-    const char* comma = slots.size() > 1 ? "," : "";
-    slots += comma + std::to_string(range.slot);
-    begins += comma + std::to_string(range.begin);
-    ends += comma + std::to_string(range.end);
-  }
+  const RangeArrays arrays(ranges);
   impl_->session.run(
       "DECLARE effects NO SCROLL CURSOR FOR SELECT i.slot, i.record_offset, i.id FROM inbox i "
       "JOIN unnest($2::integer[], $3::bigint[], $4::bigint[]) r (slot, first, past) ON r.slot = i.slot "
       "WHERE i.handler = $1::smallint AND i.record_offset >= r.first AND i.record_offset < r.past",
-      {impl_->handler, slots + "}", begins + "}", ends + "}"});
+      {impl_->handler, arrays.slots, arrays.begins, arrays.ends});
   for (;;) {
     const Rows rows = impl_->session.run("FETCH " + std::to_string(kRowsAtOnce) + " FROM effects");
     for (std::size_t row = 0; row < rows.size(); ++row)
@@ -193,6 +241,41 @@ void AuditSnapshot::each_effect(
     if (rows.size() < kRowsAtOnce) break;
   }
   impl_->session.run("CLOSE effects");
+}
+
+AuditedElsewhere AuditSnapshot::elsewhere(std::span<const SlotRange> ranges, const AuditedTimes& times,
+                                          std::size_t most) {
+  const RangeArrays arrays(ranges);
+  const auto from = milliseconds_or_null(times.from), to = milliseconds_or_null(times.to);
+  const Rows rows = impl_->session.run(count_elsewhere(), {impl_->handler, arrays.slots, arrays.begins, from, to});
+  AuditedElsewhere found;
+  std::string stray_slots = "{";
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    const auto slot = rows.get<std::int32_t>(row, 0);
+    const auto effects = rows.get<std::int64_t>(row, 1);
+    const bool in_ranges = rows.get<bool>(row, 2);
+    if (slot == 0) {
+      found.by_call += effects;
+    } else if (rows.get<bool>(row, 3)) {
+      found.strays += effects;
+      if (!in_ranges) stray_slots += (stray_slots.size() > 1 ? "," : "") + std::to_string(slot);
+    } else if (in_ranges) {
+      found.before += effects;
+    } else if (!rows.at(row, 4)) {
+      found.unknown += effects;
+    } else {
+      add_to(found.others, rows.get<std::string>(row, 4), rows.get<std::string>(row, 5), effects);
+    }
+  }
+  if (found.strays == 0) return found;
+  const Rows strays = impl_->session.run(
+      "SELECT i.id, i.slot, i.record_offset FROM inbox i WHERE i.handler = $1::smallint AND "
+      "(i.slot = ANY ($2::integer[]) OR i.record_offset < 0 AND i.slot = ANY ($3::integer[])) AND " +
+          std::string(kAtTheseTimes) + " ORDER BY i.slot, i.record_offset, i.id LIMIT $6::bigint",
+      {impl_->handler, stray_slots + "}", arrays.slots, from, to, std::to_string(most)});
+  for (std::size_t row = 0; row < strays.size(); ++row)
+    found.some_strays.push_back({id_at(strays, row, 0), strays.get<std::int32_t>(row, 1), strays.get<Offset>(row, 2)});
+  return found;
 }
 
 AuditedOutbox AuditSnapshot::outbox() {

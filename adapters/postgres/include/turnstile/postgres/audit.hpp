@@ -56,6 +56,34 @@ struct AuditedRetry {
   std::string place{};               ///< of this dead letter: `TOPIC[PARTITION]@OFFSET`
 };
 
+/// Effects at these times, by the server's clock. Absent: no bound.
+struct AuditedTimes {
+  std::optional<Timestamp> from{};  ///< the first time
+  std::optional<Timestamp> to{};    ///< 1 past the last time
+};
+
+/// Effects that AuditSnapshot::each_effect() leaves out.
+struct AuditedElsewhere {
+  /// Effects in partitions that another group has claimed, or of another topic.
+  struct Others {
+    std::string topic, group;
+    std::int64_t effects = 0;  ///< in all of these partitions
+  };
+  /// An effect that no record can have made.
+  struct Stray {
+    MessageId id;           ///< of the message that took effect
+    std::int32_t slot = 0;  ///< of the ranges, or one that no partition ever had
+    Offset offset = 0;      ///< negative, if the slot is one of the ranges
+  };
+
+  std::int64_t before = 0;       ///< in a slot of the ranges, before its range
+  std::int64_t by_call = 0;      ///< of calls, without a record
+  std::int64_t unknown = 0;      ///< in slots whose row of `fence` was deleted, or may have been
+  std::vector<Others> others{};  ///< by topic and group
+  std::int64_t strays = 0;       ///< all of them
+  std::vector<Stray> some_strays{};
+};
+
 /// What the handlers of all topics have published and the relay has not sent.
 struct AuditedOutbox {
   std::int64_t waiting = 0;  ///< records to be sent
@@ -117,6 +145,9 @@ class AuditSnapshot {
   /// beginning to its end, with bounded memory.
   void each_effect(std::span<const SlotRange> ranges,
                    const std::function<void(std::int32_t slot, Offset offset, std::string_view id)>& on_row);
+  /// Counts the effects that each_effect() leaves out, except those behind the ranges, and names at most `most` strays. A
+  /// slot may have only one range. It reads the table from its beginning to its end, and again if there are strays.
+  AuditedElsewhere elsewhere(std::span<const SlotRange> ranges, const AuditedTimes& times, std::size_t most);
   /// What waits in the outbox.
   AuditedOutbox outbox();
 
