@@ -84,7 +84,10 @@ class Rewinder {
     }
     const auto counted = by_progress ? count_by_progress(plan, positions) : count_by_ids(admin, plan, known, ids);
     const bool changes = moves && options_.yes && !options_.dry_run;
-    if (changes) move(group, plan);
+    if (changes) {
+      admin.require_owner();
+      move(group, plan);
+    }
     report(plan, counted, moves, changes);
     if (!members.empty()) {
       std::fflush(stdout);

@@ -209,6 +209,17 @@ TEST_P(CliRewindRefusal, refuses_members_the_horizon_and_modes_without_ids) {
   run_sql("DELETE FROM horizon");
   EXPECT_TRUE(world_->caught_up()) << "a refused rewind has moved the group";
 
+  const std::string reader = world_->schema() + "_reader";
+  run_sql("CREATE ROLE " + reader + " LOGIN PASSWORD 'app'; GRANT pg_read_all_data TO " + reader);
+  const std::string url = with_parameter(with_parameter(*postgres_url(), "user", reader), "password", "app");
+  EXPECT_EQ(rewind({"--to", "1h ago", "--dry-run", "--postgres", url}).code, 0);
+  const auto not_owner = rewind({"--to", "1h ago", "--yes", "--postgres", url});
+  EXPECT_EQ(not_owner.code, 3) << not_owner.out;
+  EXPECT_THAT(not_owner.err,
+              AllOf(HasSubstr("only the owner of the schema"), HasSubstr("code=store_permission_denied")));
+  run_sql("DROP ROLE " + reader);
+  EXPECT_TRUE(world_->caught_up()) << "a role that may only read has moved the group";
+
   EXPECT_THAT(rewind({"--to", "2200-01-01 00:00"}).err, HasSubstr("lies in the future"));
   EXPECT_EQ(rewind({"--to", "1041"}).code, 2);
   EXPECT_EQ(rewind({"--to", "yesterday"}).code, 2);

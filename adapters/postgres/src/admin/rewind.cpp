@@ -16,6 +16,14 @@ IdFate fate_of(std::string_view text) {
 
 }  // namespace
 
+void Admin::require_owner() {
+  const Rows rows = session_->ask(
+      "SELECT pg_has_role(relowner, 'USAGE'), pg_get_userbyid(relowner) FROM pg_class WHERE oid = 'handler'::regclass");
+  if (rows.get<bool>(0, 0)) return;
+  throw_needs_owner({.sqlstate = "", .message = "the tables belong to " + rows.get<std::string>(0, 1)},
+                    session_->schema(), session_->user());
+}
+
 HandledTopic Admin::handled_topic(const std::string& group, const std::string& topic, const std::string& handler) {
   return session_->transact(Patience{}, [&] {
     HandledTopic found;

@@ -262,6 +262,9 @@ class Admin {
   std::vector<KeptFor> kept(const std::optional<std::string>& handler);
   /// How far the server's clock is ahead of this machine's, and whether this prevents the deletion of ids.
   ClockReport clock();
+  /// For actions outside the database that its owner decides about. Throws StoreUnavailable if the role is not a member of
+  /// the owner of the tables.
+  void require_owner();
   /// Handlers with ids and without a declared duration.
   std::vector<std::string> undeclared(const std::optional<std::string>& handler);
   /// Whether old ids are deleted.
