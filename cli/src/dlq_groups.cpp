@@ -6,6 +6,7 @@
 
 #include "command.hpp"
 #include "dead_options.hpp"
+#include "whole_number.hpp"
 
 namespace turnstile::cli {
 
@@ -45,7 +46,7 @@ void add_dlq_groups(CLI::App& dlq, Command& command) {
   add_dead_options(*verb, options->which);
   verb->add_option("--limit", options->most, "how many groups, the largest first")
       ->type_name("N")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{10'000}))
+      ->transform(whole_number(1, 10'000))
       ->capture_default_str();
   verb->add_flag("--all", options->all, "also those that were replayed");
   verb->callback(

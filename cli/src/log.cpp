@@ -10,6 +10,7 @@
 #include "log_replay.hpp"
 #include "output.hpp"
 #include "turnstile/error.hpp"
+#include "whole_number.hpp"
 
 namespace turnstile::cli {
 
@@ -143,7 +144,7 @@ void add_log(CLI::App& app, Command& command) {
   add_domain_options(*tail_verb, options->domain);
   tail_verb->add_option("-n", options->lines, "how many")
       ->type_name("N")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1'000'000'000}))
+      ->transform(whole_number(0, 1'000'000'000))
       ->capture_default_str();
   tail_verb->add_flag("-f,--follow", options->follow, "then new records as they arrive, until interrupted");
   tail_verb->footer(

@@ -206,12 +206,12 @@ void add_migrate(CLI::App& app, Command& command) {
   add_folder(*up_verb);
   up_verb->add_option("--to", options->to, "no further than this number")
       ->type_name("N")
-      ->check(whole_number(0, 2'147'483'647));
+      ->transform(whole_number(0, 2'147'483'647));
   up_verb
       ->add_option("--partitions", options->partitions,
                    "make the inbox, while it is empty, a table with this many hash partitions (1: one plain table)")
       ->type_name("N")
-      ->check(CLI::Range(1, 64));
+      ->transform(whole_number(1, 64));
   up_verb->callback(
       [&command, options] { command.run = [&command, options] { return up(command.global, *options); }; });
 
@@ -225,7 +225,7 @@ void add_migrate(CLI::App& app, Command& command) {
   add_folder(*down_verb);
   down_verb->add_option("--to", options->to, "remove all above this number; 0: all")
       ->type_name("N")
-      ->check(whole_number(0, 2'147'483'647));
+      ->transform(whole_number(0, 2'147'483'647));
   down_verb->add_flag("--yes", options->yes, "delete the tables with their contents");
   down_verb->callback(
       [&command, options] { command.run = [&command, options] { return down(command.global, *options); }; });

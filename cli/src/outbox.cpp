@@ -9,6 +9,7 @@
 #include "command.hpp"
 #include "database.hpp"
 #include "text.hpp"
+#include "whole_number.hpp"
 
 namespace turnstile::cli {
 
@@ -149,7 +150,7 @@ void add_outbox(CLI::App& app, Command& command) {
   auto* list_verb = outbox->add_subcommand("list", "the messages that the broker refuses, and why");
   list_verb->add_option("--most", options->most, "how many")
       ->type_name("N")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000}))
+      ->transform(whole_number(1, 1'000'000))
       ->capture_default_str();
   list_verb->callback(
       [&command, options] { command.run = [&command, options] { return list(command.global, *options); }; });
@@ -158,7 +159,7 @@ void add_outbox(CLI::App& app, Command& command) {
   scheduled_verb->add_option("--topic", options->topic, "only messages to this topic")->type_name("TOPIC");
   scheduled_verb->add_option("--most", options->most, "how many")
       ->type_name("N")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000}))
+      ->transform(whole_number(1, 1'000'000))
       ->capture_default_str();
   scheduled_verb->callback(
       [&command, options] { command.run = [&command, options] { return scheduled(command.global, *options); }; });
@@ -170,13 +171,13 @@ void add_outbox(CLI::App& app, Command& command) {
       [&command, options] { command.run = [&command, options] { return cancel(command.global, *options); }; });
 
   auto* retry_verb = outbox->add_subcommand("retry", "send refused messages again, after those that wait now");
-  retry_verb->add_option("NUMBER", options->number, "as outbox list has it");
+  retry_verb->add_option("NUMBER", options->number, "as outbox list has it")->transform(whole_number(1));
   retry_verb->add_flag("--all", options->all, "all of them");
   retry_verb->callback(
       [&command, options] { command.run = [&command, options] { return retry(command.global, *options); }; });
 
   auto* drop_verb = outbox->add_subcommand("drop", "drop a refused message: it is never sent");
-  drop_verb->add_option("NUMBER", options->number, "as outbox list has it")->required();
+  drop_verb->add_option("NUMBER", options->number, "as outbox list has it")->required()->transform(whole_number(1));
   drop_verb->callback(
       [&command, options] { command.run = [&command, options] { return drop(command.global, *options); }; });
 }

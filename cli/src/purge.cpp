@@ -10,6 +10,7 @@
 #include "command.hpp"
 #include "database.hpp"
 #include "text.hpp"
+#include "whole_number.hpp"
 
 namespace turnstile::cli {
 
@@ -137,7 +138,7 @@ void add_purge(CLI::App& inbox, Command& command) {
   verb->add_option("--handler", options->handler, "of this handler only")->type_name("NAME");
   verb->add_option("--batch", options->batch, "the largest number of ids in one transaction")
       ->type_name("N")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000}))
+      ->transform(whole_number(1, 1'000'000))
       ->capture_default_str();
   verb->add_flag("--force", options->force,
                  "also ids that a topic's keep_ids_for still keeps, and by a clock that was set forward");

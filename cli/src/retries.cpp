@@ -9,6 +9,7 @@
 #include "command.hpp"
 #include "database.hpp"
 #include "text.hpp"
+#include "whole_number.hpp"
 
 namespace turnstile::cli {
 
@@ -123,13 +124,13 @@ void add_retries(CLI::App& app, Command& command) {
   auto* list_verb = add_verb(*retries, command, options, "list", "when each runs again, and why it failed", list);
   list_verb->add_option("--most", options->most, "how many")
       ->type_name("N")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000}))
+      ->transform(whole_number(1, 1'000'000))
       ->capture_default_str();
   auto* now_verb = add_verb(*retries, command, options, "now", "run them again now", now);
   auto* drop_verb =
       add_verb(*retries, command, options, "drop", "make dead letters of them, with the reason dropped", drop);
   for (CLI::App* verb : {now_verb, drop_verb}) {
-    verb->add_option("NUMBER", options->filter.number, "as retries list has it");
+    verb->add_option("NUMBER", options->filter.number, "as retries list has it")->transform(whole_number(1));
     verb->add_flag("--all", options->all, "all of them");
   }
   now_verb->add_flag("--sent", options->also_sent, "also those that were sent: their records may be lost");

@@ -14,6 +14,7 @@
 #include "text.hpp"
 #include "turnstile/ports/store.hpp"
 #include "turnstile/postgres/store.hpp"
+#include "whole_number.hpp"
 
 namespace turnstile::cli {
 
@@ -255,7 +256,7 @@ CLI::Option* add_part(CLI::App& verb, Options& options) {
   verb.add_option("TOPIC", options.part.topic, "the topic")->required();
   verb.add_option("--partition", options.part.partition, "only this partition")
       ->type_name("N")
-      ->check(CLI::Range(0, 2'147'483'647));
+      ->transform(whole_number(0, 2'147'483'647));
   return verb.add_option("--key", options.key, "only messages with this key")->type_name("KEY");
 }
 

@@ -103,6 +103,7 @@ TEST_F(CliOutbox, retry_puts_them_back_where_their_key_belongs) {
 
 TEST_F(CliOutbox, drop_forgets_one) {
   refuse("'k'");
+  EXPECT_THAT(cli_.run("outbox", "drop", "010").err, HasSubstr("has the number 10;"));
   EXPECT_EQ(cli_.run("outbox", "drop", "1").code, 0);
   EXPECT_EQ(sql("SELECT count(*) FROM outbox"), "0");
 }

@@ -80,6 +80,14 @@ TEST(CliUsage, a_number_that_is_out_of_range_is_refused_with_the_range) {
                 HasSubstr("9223372036854775808 is not a whole number from 1 to"));
     EXPECT_THAT(refused({"dlq", verb, "1.5"}), HasSubstr("1.5 is not a whole number from 1 to"));
   }
+  for (const auto& [noun, verb] :
+       {std::pair{"outbox", "drop"}, {"outbox", "retry"}, {"retries", "drop"}, {"retries", "now"}}) {
+    EXPECT_THAT(refused({noun, verb, "9223372036854775808"}), HasSubstr("is not a whole number from 1 to"));
+    EXPECT_THAT(refused({noun, verb, "0x10"}), HasSubstr("0x10 is not a whole number from 1 to"));
+    EXPECT_THAT(refused({noun, verb, "0"}), HasSubstr("0 is not a whole number from 1 to"));
+  }
+  EXPECT_THAT(refused({"topics", "pause", "pay", "--partition", "0x1"}), HasSubstr("from 0 to 2147483647"));
+  EXPECT_THAT(refused({"log", "tail", "-n", "-1"}), HasSubstr("-1 is not a whole number from 0 to 1000000000"));
 }
 
 TEST(CliUsage, a_verb_is_required) {
