@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <initializer_list>
+
 #include "../dead_edit.hpp"
 #include "../dead_json.hpp"
 #include "../dead_options.hpp"
@@ -24,6 +28,22 @@ DeadOptions options_of(const std::function<std::optional<std::string>(const char
   options.header = text("header");
   options.text = text("text");
   return options;
+}
+
+constexpr std::array<const char*, 7> kFilters{"handler", "topic", "reason", "since", "until", "header", "text"};
+
+/// A misspelt filter would replay all letters.
+void refuse_others(const Json& body, std::initializer_list<const char*> known) {
+  for (const auto& [key, value] : body.items()) {
+    const auto is = [&key = key](const char* name) { return key == name; };
+    if (std::none_of(kFilters.begin(), kFilters.end(), is) && std::none_of(known.begin(), known.end(), is))
+      throw UsageError(fmt::format("the request has an unknown field, {}", one_line(key, 60)));
+  }
+}
+
+bool has_filter(const DeadOptions& options) {
+  return options.handler || options.topic || options.reason || options.since || options.until || options.header ||
+         options.text;
 }
 
 DeadOptions options_of(const Query& query) {
@@ -107,7 +127,10 @@ Json Api::dead_letter(std::int64_t number) const {
 
 Json Api::edit_dead(std::int64_t number, const Json& body) const {
   DeadChanges changes;
-  if (body.contains("payload") && body["payload"].is_string()) changes.payload = body["payload"].get<std::string>();
+  if (body.contains("payload")) {
+    if (!body["payload"].is_string()) throw UsageError("payload must be a text");
+    changes.payload = body["payload"].get<std::string>();
+  }
   for (const auto& header : body.value("headers", Json::array()))
     changes.headers.push_back({header.at("name").get<std::string>(), header.at("value").get<std::string>()});
   for (const auto& name : body.value("removed", Json::array())) changes.removed.push_back(name.get<std::string>());
@@ -121,6 +144,7 @@ Json Api::edit_dead(std::int64_t number, const Json& body) const {
 }
 
 Json Api::replay_preview(const Json& body) const {
+  refuse_others(body, {"rate", "all"});
   const auto interval = rate_of(body);
   const auto options = options_of(body);
   auto admin = open_admin(config_);
@@ -134,6 +158,7 @@ Json Api::replay_preview(const Json& body) const {
 }
 
 Json Api::replay(const Json& body) {
+  refuse_others(body, {"rate", "all", "numbers"});
   const auto interval = rate_of(body);
   const auto numbers = numbers_of(body);
   if (numbers) {
@@ -142,6 +167,8 @@ Json Api::replay(const Json& body) {
     return job_.state();
   }
   const auto options = options_of(body);
+  if (!has_filter(options) && body.value("all", Json()) != true)
+    throw UsageError("a replay needs numbers, a filter, or \"all\": true");
   if (options.reason == "forged")
     throw UsageError("a forged message is replayed only by its number, after you have examined it");
   const bool by_reason = options.reason.has_value();

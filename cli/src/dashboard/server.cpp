@@ -17,8 +17,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t kThreads = 8;
-constexpr auto kRequestTime = 10s;
+/// A connection without a complete request keeps one of them for kReadTime.
+constexpr std::size_t kThreads = 64;
+/// Between two parts of a request, which a browser sends at once.
+constexpr auto kReadTime = 2s;
+constexpr auto kWriteTime = 10s;
 constexpr std::size_t kLongestBody = 2'000'000;
 constexpr const char* kJson = "application/json";
 /// No script but the page's own, no other site's frame, and no request to another site.
@@ -58,7 +61,7 @@ void attempt(httplib::Response& response, const std::function<Json()>& work) {
   } catch (const StoreUnavailable& error) {
     fail(response, 503, error.what(), error.code());
   } catch (const BrokerError& error) {
-    fail(response, 503, error.what(), error.code());
+    fail(response, error.code() == Code::topic_missing ? 404 : 503, error.what(), error.code());
   } catch (const Json::exception& error) {
     fail(response, 400, fmt::format("the request is not as expected: {}", error.what()), Code::usage);
   } catch (const std::exception& error) {
@@ -101,8 +104,8 @@ struct Server::Impl {
   void prepare() {
     http.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
     http.set_socket_options(socket_options);
-    http.set_read_timeout(kRequestTime);
-    http.set_write_timeout(kRequestTime);
+    http.set_read_timeout(kReadTime);
+    http.set_write_timeout(kWriteTime);
     http.set_keep_alive_timeout(1);
     http.set_payload_max_length(kLongestBody);
     http.set_default_headers({{"Content-Security-Policy", kPolicy},
