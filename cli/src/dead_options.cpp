@@ -78,7 +78,7 @@ std::string groups_table(const postgres::DeadGroups& groups) {
   if (with_errors) rows.front().push_back("ERROR");
   for (const auto& group : groups.groups) {
     rows.push_back({number(group.count), group.topic.empty() ? "(unknown)" : one_line(group.topic, 60),
-                    one_line(group.handler, 40), group.reason, when(group.oldest), when(group.newest),
+                    one_line(group.handler, 40), one_line(group.reason, 40), when(group.oldest), when(group.newest),
                     std::to_string(group.example)});
     if (with_errors) rows.back().push_back(one_line(group.error, 70));
   }

@@ -34,7 +34,7 @@ void print_list(const std::vector<postgres::DeadSummary>& dead) {
   for (const auto& letter : dead) {
     rows.push_back({std::to_string(letter.number), when(letter.died_at), one_line(letter.handler, 40),
                     one_line(to_string(TopicPartitionOffset{letter.from.at, letter.offset}), 300),
-                    letter.reason +
+                    one_line(letter.reason, 40) +
                         (letter.replayed_at       ? " (replayed)"
                          : letter.replay_in_doubt ? " (may have been replayed)"
                                                   : "") +
@@ -111,7 +111,7 @@ void print_record(const postgres::DeadRecord& dead, bool full, bool original) {
   rows.push_back({"from", place(s.from, s.offset)});
   rows.push_back({"id", s.id ? s.id->text() : "none"});
   rows.push_back({"died", when(s.died_at)});
-  rows.push_back({"reason", s.reason});
+  rows.push_back({"reason", one_line(s.reason, 40)});
   rows.push_back({"error", one_line(s.error, 2000)});
   rows.push_back({"runs", std::to_string(s.attempts)});
   rows.push_back({"replayed", s.replayed_at ? when(*s.replayed_at) : s.replay_in_doubt ? how_to_settle(s) : "no"});
@@ -157,7 +157,7 @@ void add_dlq(CLI::App& app, Command& command) {
   add_dead_options(*list_verb, options->which);
   list_verb->add_option("--limit,--most", options->most, "how many")
       ->type_name("N")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000}))
+      ->transform(whole_number(1, 1'000'000))
       ->capture_default_str();
   list_verb->add_option("--after", options->after, "the next page, as the page before names it")->type_name("PLACE");
   list_verb->add_flag("--all", options->all, "also those that were replayed");
@@ -165,7 +165,7 @@ void add_dlq(CLI::App& app, Command& command) {
       [&command, options] { command.run = [&command, options] { return list(command.global, *options); }; });
 
   auto* show_verb = dlq->add_subcommand("show", "one dead letter, with its error, headers and payload");
-  show_verb->add_option("NUMBER", options->number, "as dlq list has it")->required()->check(whole_number(1));
+  show_verb->add_option("NUMBER", options->number, "as dlq list has it")->required()->transform(whole_number(1));
   show_verb->add_flag("--full", options->full, "the whole payload, however long");
   show_verb->add_flag("--original", options->original, "the record as it died, before any edit");
   show_verb->callback(

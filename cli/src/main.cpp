@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <string_view>
 
 #include "command.hpp"
 #include "output.hpp"
@@ -36,6 +37,9 @@ void end_with_exit_codes(CLI::App& app) {
   if (footer.find(kExitCodes) == std::string::npos) app.footer(footer + "\n\n" + kExitCodes);
   for (CLI::App* verb : app.get_subcommands({})) end_with_exit_codes(*verb);
 }
+
+/// A class of SQLSTATEs.
+constexpr std::string_view kDataException = "22";
 
 /// One line on stderr, with the error's code at its end: docs/operations/runbook.md explains each.
 Exit fail(Exit exit, Code code, const std::string& text) {
@@ -72,8 +76,12 @@ Exit run(const Command& command) {
                             error.what()));
   } catch (const BrokerError& error) {
     return fail(Exit::unreachable, error.code(), error.what());
+  } catch (const SqlError& error) {
+    // PostgreSQL rejects the text of an argument, for example bytes that are not UTF-8.
+    return fail(error.sqlstate.starts_with(kDataException) ? Exit::usage : Exit::problems, error.code(), error.what());
   } catch (const std::exception& error) {
-    return fail(Exit::problems, code_of(error), error.what());
+    const Code code = code_of(error);
+    return fail(code == Code::limit_invalid ? Exit::usage : Exit::problems, code, error.what());
   }
 }
 

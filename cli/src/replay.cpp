@@ -126,7 +126,8 @@ class Printer final : public Replayer::Listener {
         changed_.size() == 0)
       fmt::print("no dead letters that wait: nothing to replay\n");
     for (const auto& [part, letters] : left_out_)
-      fmt::print("{} skipped: {}\n", count(letters, "dead letter"), why_left_out(part.first, part.second));
+      fmt::print("{} skipped: {}\n", count(letters, "dead letter"),
+                 one_line(why_left_out(part.first, part.second), SIZE_MAX));
     if (unsendable_.size() > 0)
       fmt::print("{} skipped: cannot be sent back; the reasons are above, and they wait as before\n",
                  count(unsendable_.size(), "dead letter"));
@@ -267,7 +268,7 @@ void add_replay(CLI::App& dlq, Command& command) {
   const auto options = std::make_shared<Options>();
   auto* verb = dlq.add_subcommand(
       "replay", "publish a dead letter to the topic that it came from; the inbox decides whether it runs");
-  verb->add_option("NUMBER", options->number, "as dlq list has it")->check(whole_number(1));
+  verb->add_option("NUMBER", options->number, "as dlq list has it")->transform(whole_number(1));
   verb->add_flag("--all", options->all,
                  "all that wait when the replay starts; a later letter waits for the next replay");
   verb->add_flag("--again", options->again.given,
@@ -281,7 +282,7 @@ void add_replay(CLI::App& dlq, Command& command) {
                  "with --all: publish nothing; print how many it would publish, and how long that takes");
   verb->add_option("--from", options->from, "with --all: none with a lower number, so that older letters go on waiting")
       ->type_name("NUMBER")
-      ->check(whole_number(1));
+      ->transform(whole_number(1));
   verb->callback(
       [&command, options] { command.run = [&command, options] { return replay(command.global, *options); }; });
 }
