@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -14,17 +16,23 @@
 #include "output.hpp"
 #include "point.hpp"
 #include "settings.hpp"
+#include "text.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/kafka/limiters.hpp"
+#include "whole_number.hpp"
 
 namespace turnstile::cli {
 
 namespace {
 
+namespace fs = std::filesystem;
 using std::chrono::steady_clock;
 
 /// Between two lines that show how far it is.
 constexpr std::chrono::seconds kTellEvery{2};
+constexpr std::size_t kShown = 200;
+/// As in Linux.
+constexpr int kMostLinks = 40;
 
 struct Options {
   audit::RecordAuditOptions records{};
@@ -87,21 +95,56 @@ audit::LimitAudit look_at_limits(const Config& config, const Options& options) {
   return limits;
 }
 
-/// A reader of the file sees the old text or the new one.
-void write_whole(const std::string& path, const std::string& text) {
-  const std::string fresh = path + "." + std::to_string(::getpid());
-  {
-    std::ofstream out(fresh, std::ios::binary);
+/// Where the text of --metrics goes. A reader of a file sees the old text or the new one.
+class MetricsFile {
+ public:
+  /// Throws UsageError if it cannot be written, before the audit takes its time.
+  explicit MetricsFile(const std::string& path) : named_(path), path_(path) {
+    std::error_code error;
+    const auto status = fs::status(path_, error);
+    if (fs::is_directory(status)) fail("it is a folder");
+    replaces_ = !fs::exists(status) || fs::is_regular_file(status);
+    if (!replaces_) {
+      if (::access(path.c_str(), W_OK) != 0) fail(std::strerror(errno));
+      return;
+    }
+    // A link stays, and the file that it names is replaced.
+    for (int links = 0; fs::is_symlink(path_, error) && links < kMostLinks; ++links)
+      path_ = path_.parent_path() / fs::read_symlink(path_, error);
+    const fs::path folder = path_.has_parent_path() ? path_.parent_path() : fs::path(".");
+    if (::access(folder.c_str(), W_OK | X_OK) != 0) fail(folder.string() + ": " + std::strerror(errno));
+  }
+
+  void write(const std::string& text) const {
+    if (!replaces_) return put(path_, text);  // a pipe or a device
+    const fs::path fresh = path_.string() + "." + std::to_string(::getpid());
+    try {
+      put(fresh, text);
+      fs::rename(fresh, path_);
+    } catch (const std::exception& error) {
+      std::error_code ignored;
+      fs::remove(fresh, ignored);
+      if (dynamic_cast<const UsageError*>(&error) != nullptr) throw;
+      fail(error.what());
+    }
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& why) const {
+    throw UsageError(fmt::format("--metrics {}: cannot be written: {}", one_line(named_, kShown), why));
+  }
+  void put(const fs::path& path, const std::string& text) const {
+    errno = 0;
+    std::ofstream out(path, std::ios::binary);
     out << text;
-    if (!out.flush()) throw UsageError("--metrics " + path + ": cannot be written");
+    out.close();
+    if (!out) fail(errno == 0 ? "writing failed" : std::strerror(errno));
   }
-  std::error_code error;
-  std::filesystem::rename(fresh, path, error);
-  if (error) {
-    std::filesystem::remove(fresh, error);
-    throw UsageError("--metrics " + path + ": cannot be written");
-  }
-}
+
+  const std::string named_;
+  fs::path path_;
+  bool replaces_ = true;
+};
 
 Exit run(const Global& global, Options options) {
   options.records.from = time_of(options.from, "--from");
@@ -109,6 +152,8 @@ Exit run(const Global& global, Options options) {
   if (options.records.from && options.records.to && *options.records.from >= *options.records.to)
     throw UsageError("--from must be before --to");
   const Config config = completed(load_settings(global), options);
+  std::optional<MetricsFile> metrics;
+  if (options.metrics) metrics.emplace(*options.metrics);
   auto told_at = steady_clock::now();
   const bool tells = ::isatty(STDERR_FILENO) == 1;
   audit::Report report;
@@ -118,13 +163,17 @@ Exit run(const Global& global, Options options) {
     tell(fmt::format("turnstile: {} compared\n", count(records, "record")));
   });
   report.limits = look_at_limits(config, options);
-  if (options.metrics) {
-    const auto now = std::chrono::system_clock::now().time_since_epoch();
-    write_whole(*options.metrics,
-                audit::metrics(report, std::chrono::duration_cast<std::chrono::seconds>(now).count()));
-  }
   if (global.json) print(audit::to_json(report, options.list));
   else audit::print(report, options.list);
+  if (metrics) {
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    try {
+      metrics->write(audit::metrics(report, std::chrono::duration_cast<std::chrono::seconds>(now).count()));
+    } catch (const UsageError& error) {
+      if (report.holds()) throw;
+      tell(fmt::format("turnstile: {}\n", error.what()));
+    }
+  }
   return report.holds() ? Exit::ok : Exit::problems;
 }
 
@@ -146,7 +195,7 @@ void add_audit(CLI::App& app, Command& command) {
       ->type_name("SOURCE");
   verb->add_option("--list", options->list, "how many violations to show")
       ->type_name("N")
-      ->check(CLI::Range(std::size_t{0}, audit::kMostViolations))
+      ->transform(whole_number(0, audit::kMostViolations))
       ->capture_default_str();
   verb->add_flag("--no-limits", options->no_limits, "do not read the token log");
   verb->add_option("--metrics", options->metrics, "also write a file for the textfile collector of node_exporter")
@@ -160,7 +209,7 @@ void add_audit(CLI::App& app, Command& command) {
         return run(command.global, *options);
       } catch (const Error& error) {
         // Exit code 1 says that a promise does not hold. Without a comparison nobody can say that.
-        if (error.code() == Code::not_found) throw UsageError(error.what());
+        if (error.code() == Code::not_found || error.code() == Code::sql_error) throw UsageError(error.what());
         throw;
       }
     };

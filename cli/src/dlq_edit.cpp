@@ -65,7 +65,7 @@ Exit edit(const Global& global, const Options& options) {
 void add_dlq_edit(CLI::App& dlq, Command& command) {
   const auto options = std::make_shared<Options>();
   auto* verb = dlq.add_subcommand("edit", "change the record of a dead letter before its replay; its id stays");
-  verb->add_option("NUMBER", options->number, "as dlq list has it")->required()->check(whole_number(1));
+  verb->add_option("NUMBER", options->number, "as dlq list has it")->required()->transform(whole_number(1));
   auto* value = verb->add_option("--value", options->value, "the new payload")->type_name("TEXT");
   verb->add_option("--file", options->file, "the new payload is in this file")->type_name("FILE")->excludes(value);
   verb->add_option("--header", options->headers, "sets a header; may be repeated")->type_name("NAME=VALUE");

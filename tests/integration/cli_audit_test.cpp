@@ -2,10 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <future>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <sstream>
@@ -180,6 +183,10 @@ TEST_F(CliAudit, an_effect_at_a_place_of_no_partition_is_found) {
     EXPECT_EQ(json["violations"][0]["offset"].dump(), offset);
     change(world, "DELETE FROM inbox WHERE id = '" + id + "' RETURNING 1");
   }
+  change(world, "INSERT INTO inbox (handler, id, slot, record_offset) SELECT handler, '" + id +
+                    "', slot, 9223372036854775807 FROM inbox LIMIT 1 RETURNING 1");
+  EXPECT_EQ(audit_json(world)["effects_without_record"], 1) << "the largest offset";
+  change(world, "DELETE FROM inbox WHERE id = '" + id + "' RETURNING 1");
   // The time of such an effect is the only one that is known.
   change(world, "INSERT INTO inbox (handler, id, slot, record_offset, seen_at) SELECT handler, '" + id +
                     "', 31000, 3, seen_at - interval '2 hours' FROM inbox LIMIT 1 RETURNING 1");
@@ -302,6 +309,20 @@ TEST_F(CliAudit, effects_of_records_that_kafka_has_deleted_cannot_be_told) {
   EXPECT_THAT(audit(world, "--from", "1h ago").out, Not(HasSubstr("cannot tell")));
 }
 
+TEST_F(CliAudit, records_that_kafka_has_deleted_unread_cannot_be_told) {
+  World world(1);
+  world.publish(2);
+  handle(world);
+  const std::string settled = world.query("SELECT watermark FROM watermark");
+  world.publish(5, "unread");
+  delete_before(world.topic(), 0, std::stoll(settled) + 3);
+  const Finished text = audit(world);
+  EXPECT_EQ(text.code, 0) << text.out;
+  EXPECT_THAT(text.out, AllOf(HasSubstr("cannot tell: up to 3 records that Kafka deleted before the group had settled"),
+                              HasSubstr("each record that Kafka still has has one fate")));
+  EXPECT_EQ(audit_json(world)["deleted_unsettled_records"], 3);
+}
+
 TEST_F(CliAudit, what_is_older_than_the_stored_ids_cannot_be_told) {
   World world(1);
   world.publish(20);
@@ -337,6 +358,28 @@ TEST_F(CliAudit, a_topic_or_a_group_that_nobody_reads_is_named) {
   wrong = audit(world);
   EXPECT_EQ(wrong.code, 2);
   EXPECT_THAT(wrong.err, HasSubstr("nothing to audit"));
+}
+
+TEST_F(CliAudit, a_replayed_dead_letter_may_be_purged) {
+  World world(1);
+  world.publish(std::vector<Header>{}, "without an id");
+  handle(world);
+  const auto dlq = [&](std::vector<std::string> words) {
+    words.insert(words.end(), {"--config", world.folder() + "/audit.toml"});
+    const Finished run = Cli().run_all(words);
+    EXPECT_EQ(run.code, 0) << run.err;
+  };
+  EXPECT_TRUE(audit_json(world)["holds"]);
+  dlq({"dlq", "replay", "1"});
+  handle(world);
+  ASSERT_EQ(world.query("SELECT count(*) FROM dead"), "2");
+  dlq({"dlq", "purge", "--older-than", "1s", "--replayed", "--yes"});
+  ASSERT_EQ(world.query("SELECT count(*) FROM dead"), "1");
+  const Json json = audit_json(world);
+  EXPECT_TRUE(json["holds"]) << json;
+  EXPECT_EQ(sum(json, "dead_letter"), 2);
+  change(world, "DELETE FROM dead RETURNING 1");
+  EXPECT_EQ(audit_json(world)["unaccounted"], 1) << "only the record that nobody replayed";
 }
 
 TEST_F(CliAudit, a_schema_of_another_build_is_refused) {
@@ -399,6 +442,42 @@ TEST_F(CliAudit, the_metrics_of_a_group_with_any_name_can_be_read) {
   EXPECT_EQ(run.code, 0) << run.err;
   EXPECT_THAT(read_file(file),
               HasSubstr(R"(turnstile_audited_records{group="a\"b\\c\nd",topic=")" + world.topic() + "\"} 4\n"));
+}
+
+TEST_F(CliAudit, metrics_are_written_to_what_the_name_means) {
+  World world(1);
+  world.publish(3);
+  handle(world);
+  const std::filesystem::path folder = world.folder();
+  const auto written_to = [&](const std::string& name) {
+    const Finished run = audit(world, "--metrics", folder / name);
+    EXPECT_EQ(run.code, 0) << run.err;
+  };
+  std::filesystem::create_directory(folder / "textfiles");
+  std::filesystem::create_symlink("textfiles/turnstile.prom", folder / "link");
+  for (int times = 0; times < 2; ++times) {  // it does not exist the first time
+    written_to("link");
+    EXPECT_TRUE(std::filesystem::is_symlink(folder / "link"));
+    EXPECT_THAT(read_file(folder / "textfiles/turnstile.prom"), HasSubstr("turnstile_audited_records"));
+  }
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  auto reader = std::async(std::launch::async, [&] { return read_file(folder / "pipe"); });
+  written_to("pipe");
+  EXPECT_THAT(reader.get(), HasSubstr("turnstile_audited_records"));
+  EXPECT_TRUE(std::filesystem::is_fifo(folder / "pipe"));
+
+  for (const std::string name : {"missing/x.prom", "textfiles"}) {
+    const Finished run = audit(world, "--metrics", folder / name);
+    EXPECT_EQ(run.code, 2) << run.out;
+    EXPECT_EQ(run.out, "");
+    EXPECT_THAT(run.err, HasSubstr("cannot be written: "));
+  }
+  EXPECT_EQ(audit(world, "--metrics", "/dev/full").code, 2);
+  change(world, "DELETE FROM inbox WHERE record_offset = 0 RETURNING 1");
+  const Finished run = audit(world, "--metrics", "/dev/full");
+  EXPECT_EQ(run.code, 1) << "what was found is more important";
+  EXPECT_THAT(run.out, HasSubstr("NOT all promises hold"));
+  EXPECT_THAT(run.err, HasSubstr("/dev/full: cannot be written: No space left on device"));
 }
 
 // Each command of docs/operations/audit.md.

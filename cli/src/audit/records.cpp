@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "command.hpp"
 #include "settings.hpp"
@@ -48,6 +49,16 @@ struct Waiting {
   RecordIds::Found id{};
   std::string replay_of{};  ///< the place of the dead letter that was replayed as this record; empty: none
 };
+
+/// A record of which nothing is known.
+struct Unaccounted {
+  std::size_t partition = 0;  ///< as in RecordAudit::partitions
+  Offset offset = 0;
+  Timestamp time{};
+  std::string why{};
+};
+/// The reasons of more would take too much memory.
+constexpr std::size_t kMostReasons = 100'000;
 
 /// A stored retry that the relay sends again is no replay.
 std::string replay_of(const Message& message) {
@@ -111,6 +122,7 @@ class Pass {
       read_.emplace_back(range);
       read(counts, on_progress);
     }
+    settle_the_rest();
     if (stores_ids()) look_for_records();
     result_.outbox = snapshot_.outbox();
     return std::move(result_);
@@ -147,6 +159,11 @@ class Pass {
     Place place{.mode = ids_.mode(), .all_since = snapshot_.all_since()};
     for (const auto& claimed : known_) {
       if (claimed.partition == counts.range.partition) place.partition = claimed;
+    }
+    if (place.partition && counts.range.begin == counts.range.first_kept) {
+      // A group that has settled nothing may have begun behind them.
+      const Offset settled = std::max(place.partition->watermark.value_or(0), place.partition->next_offset.value_or(0));
+      if (settled > 0) counts.deleted_unsettled = std::max<std::int64_t>(counts.range.first_kept - settled, 0);
     }
     std::vector<Waiting> waiting;
     const std::int32_t incarnation = place.partition ? place.partition->incarnation : 0;
@@ -200,14 +217,40 @@ class Pass {
       const Facts facts = facts_of(i);
       if (facts.effect != nullptr && is_of(*facts.effect, facts, place)) seen_.back().add(record.offset);
       if (is_compacted_) read_.back().add(record.offset);
-      const Judgement& judgement = judgements[i];
+      Judgement& judgement = judgements[i];
       ++counts.records;
+      if (!record.replay_of.empty() && !std::holds_alternative<RecordIds::ForAnother>(record.id))
+        replayed_.insert(record.replay_of);
+      if (judgement.fate == Fate::unaccounted) {
+        if (rest_.size() >= kMostReasons) judgement.why = "nothing is known of it";
+        rest_.push_back({result_.partitions.size() - 1, record.offset, record.time, std::move(judgement.why)});
+        continue;
+      }
       ++counts.of(judgement.fate);
-      if (!is_violation(judgement.fate)) continue;
-      ++result_.unaccounted;
-      add({{{options_.topic, counts.range.partition}, record.offset}, record.time, judgement.fate, judgement.why});
+      if (is_violation(judgement.fate)) add_violation(counts, record.offset, record.time, std::move(judgement));
     }
     waiting.clear();
+  }
+
+  /// What became of the records of which nothing is known: a later record may be the replay of one. Its dead letter was
+  /// deleted since.
+  void settle_the_rest() {
+    for (Unaccounted& record : rest_) {
+      PartitionCounts& counts = result_.partitions[record.partition];
+      const TopicPartitionOffset at{{options_.topic, counts.range.partition}, record.offset};
+      if (replayed_.contains(to_string(at))) {
+        ++counts.of(Fate::dead_letter);
+        continue;
+      }
+      ++counts.of(Fate::unaccounted);
+      add_violation(counts, record.offset, record.time, {Fate::unaccounted, std::move(record.why)});
+    }
+    rest_.clear();
+  }
+
+  void add_violation(const PartitionCounts& counts, Offset offset, Timestamp time, Judgement judgement) {
+    ++result_.unaccounted;
+    add({{{options_.topic, counts.range.partition}, offset}, time, judgement.fate, std::move(judgement.why)});
   }
 
   /// Judges the records anew of which nothing is known by their place: they may be stored for a retry.
@@ -319,6 +362,8 @@ class Pass {
   const bool asks_claims_;
   std::vector<OffsetSet> seen_;  ///< for each partition: whose effects were found
   std::vector<OffsetSet> read_;  ///< for each partition: which records there are, if it is compacted
+  std::vector<Unaccounted> rest_;
+  std::set<std::string> replayed_;  ///< the places of the dead letters that were replayed to this topic
   RecordAudit result_;
 };
 
@@ -332,6 +377,11 @@ std::int64_t RecordAudit::sum(Fate fate) const {
 std::int64_t RecordAudit::records() const {
   return std::accumulate(partitions.begin(), partitions.end(), std::int64_t{0},
                          [](std::int64_t so_far, const auto& counts) { return so_far + counts.records; });
+}
+
+std::int64_t RecordAudit::deleted_unsettled() const {
+  return std::accumulate(partitions.begin(), partitions.end(), std::int64_t{0},
+                         [](std::int64_t so_far, const auto& counts) { return so_far + counts.deleted_unsettled; });
 }
 
 RecordAudit audit_records(const Config& config, const RecordAuditOptions& options,

@@ -18,6 +18,8 @@ struct PartitionCounts {
   kafka::OffsetRange range{};
   std::int64_t records = 0;
   std::array<std::int64_t, kFates> fates{};
+  /// Offsets before the log's beginning that the group had not settled. Kafka has deleted their records.
+  std::int64_t deleted_unsettled = 0;
 
   std::int64_t& of(Fate fate) { return fates.at(static_cast<std::size_t>(fate)); }
   [[nodiscard]] std::int64_t of(Fate fate) const { return fates.at(static_cast<std::size_t>(fate)); }
@@ -47,6 +49,7 @@ struct RecordAudit {
 
   [[nodiscard]] std::int64_t sum(Fate fate) const;
   [[nodiscard]] std::int64_t records() const;
+  [[nodiscard]] std::int64_t deleted_unsettled() const;
   /// Whether all effects were compared with records.
   [[nodiscard]] bool compared_all_effects() const {
     return effects_of_deleted + elsewhere.by_call + elsewhere.unknown == 0 && elsewhere.others.empty();

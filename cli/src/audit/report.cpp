@@ -67,6 +67,12 @@ void print_records(const RecordAudit& records) {
     fmt::print("cannot tell: {} older than the ids that are stored ({})\n",
                count(records.sum(Fate::cannot_tell), "record"), records.all_since ? when(*records.all_since) : "");
   }
+  if (records.deleted_unsettled() > 0) {
+    fmt::print(
+        "cannot tell: up to {} that Kafka deleted before the group had settled them. If the group went past them, they "
+        "are lost\n",
+        count(records.deleted_unsettled(), "record"));
+  }
   if (records.effects_of_deleted > 0) {
     fmt::print(
         "cannot tell: {} whose record the broker has deleted, or which belong to the topic before it was recreated\n",
@@ -102,7 +108,8 @@ void print_violations(const RecordAudit& records, std::size_t most) {
       return;
     }
     fmt::print("VIOLATION {}{}: {}\n", place_of(violation),
-               violation.time == Timestamp{} ? "" : " (" + when(Microseconds(violation.time)) + ")", violation.why);
+               violation.time == Timestamp{} ? "" : " (" + when(Microseconds(violation.time)) + ")",
+               one_line(violation.why, SIZE_MAX));
   }
 }
 
@@ -224,7 +231,8 @@ void print(const Report& report, std::size_t most) {
     fmt::print("\nno record lies in this span, so no fates were compared; the times are UTC\n");
   } else if (report.holds()) {
     fmt::print(
-        "\nall promises hold: each record has one fate, each effect {}has a record, and no limit was exceeded{}\n",
+        "\nall promises hold: each record {}has one fate, each effect {}has a record, and no limit was exceeded{}\n",
+        report.records.deleted_unsettled() == 0 ? "" : "that Kafka still has ",
         report.records.compared_all_effects() ? "" : "that could be compared ",
         report.limits.why_not.empty() ? "" : " as far as limits were compared");
   } else {
@@ -265,6 +273,7 @@ Json to_json(const Report& report, std::size_t most) {
           {"unaccounted", records.unaccounted},
           {"effects_without_record", records.effects_without_record},
           {"cannot_tell", records.sum(Fate::cannot_tell)},
+          {"deleted_unsettled_records", records.deleted_unsettled()},
           {"effects_of_deleted_records", records.effects_of_deleted},
           {"effects_in_unknown_partitions", records.elsewhere.unknown},
           {"effects_of_calls", records.elsewhere.by_call},
@@ -286,6 +295,9 @@ std::string metrics(const Report& report, std::int64_t now_s) {
   };
   gauge("turnstile_unaccounted_records", "Records without exactly one fate, by the last turnstile audit.",
         report.records.unaccounted);
+  gauge("turnstile_deleted_unsettled_records",
+        "At most this number of records were deleted by Kafka before the group had settled them, by the last audit.",
+        report.records.deleted_unsettled());
   gauge("turnstile_effects_without_record", "Effects without a record, by the last turnstile audit.",
         report.records.effects_without_record);
   gauge(

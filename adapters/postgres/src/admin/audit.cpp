@@ -1,6 +1,7 @@
 #include "turnstile/postgres/audit.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include "admin/dead_rows.hpp"
 #include "admin/session.hpp"
@@ -37,11 +38,11 @@ struct RangeArrays {
       const char* comma = slots.size() > 1 ? "," : "";
       slots += comma + std::to_string(range.slot);
       begins += comma + std::to_string(range.begin);
-      ends += comma + std::to_string(range.end);
+      lasts += comma + std::to_string(range.end == std::numeric_limits<Offset>::max() ? range.end : range.end - 1);
     }
-    for (std::string* array : {&slots, &begins, &ends}) *array += '}';
+    for (std::string* array : {&slots, &begins, &lasts}) *array += '}';
   }
-  std::string slots = "{", begins = "{", ends = "{";
+  std::string slots = "{", begins = "{", lasts = "{";
 };
 
 std::optional<std::string> milliseconds_or_null(const std::optional<Timestamp>& time) {
@@ -231,9 +232,9 @@ void AuditSnapshot::each_effect(
   const RangeArrays arrays(ranges);
   impl_->session.run(
       "DECLARE effects NO SCROLL CURSOR FOR SELECT i.slot, i.record_offset, i.id FROM inbox i "
-      "JOIN unnest($2::integer[], $3::bigint[], $4::bigint[]) r (slot, first, past) ON r.slot = i.slot "
-      "WHERE i.handler = $1::smallint AND i.record_offset >= r.first AND i.record_offset < r.past",
-      {impl_->handler, arrays.slots, arrays.begins, arrays.ends});
+      "JOIN unnest($2::integer[], $3::bigint[], $4::bigint[]) r (slot, first, last) ON r.slot = i.slot "
+      "WHERE i.handler = $1::smallint AND i.record_offset BETWEEN r.first AND r.last",
+      {impl_->handler, arrays.slots, arrays.begins, arrays.lasts});
   for (;;) {
     const Rows rows = impl_->session.run("FETCH " + std::to_string(kRowsAtOnce) + " FROM effects");
     for (std::size_t row = 0; row < rows.size(); ++row)

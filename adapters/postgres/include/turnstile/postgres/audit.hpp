@@ -139,7 +139,7 @@ class AuditSnapshot {
   struct SlotRange {
     std::int32_t slot = 0;  ///< the slot
     Offset begin = 0;       ///< first offset
-    Offset end = 0;         ///< 1 past the last offset
+    Offset end = 0;         ///< 1 past the last offset; the largest offset: no end
   };
   /// Calls `on_row` for each row of the inbox whose record is in one of the ranges. It reads the table from its
   /// beginning to its end, with bounded memory.
