@@ -8,6 +8,7 @@
 #include "turnstile/error.hpp"
 #include "turnstile/kafka/broker.hpp"
 #include "turnstile/kafka/limiters.hpp"
+#include "turnstile/ports/broker.hpp"
 
 namespace turnstile::cli {
 
@@ -74,6 +75,10 @@ void add_domain_options(CLI::App& verb, DomainOptions& options) {
 
 std::unique_ptr<TokenReader> open_domain(const Global& global, const DomainOptions& options) {
   const Config config = load_settings(global);
+  if (options.topic && !ports::is_topic_name(*options.topic)) {
+    throw UsageError(fmt::format("--topic {}: Kafka allows 1 to 249 letters, digits, '.', '_' and '-'",
+                                 one_line(*options.topic, kShown)));
+  }
   if (config.limits.over != "cluster" && !options.topic) {
     throw UsageError(fmt::format(
         "{} = \"{}\": each process counts by itself, so there is no token log, and no limit to show or set from "

@@ -48,6 +48,9 @@ TEST(CliLimitsUsage, a_limit_out_of_range_is_refused) {
     EXPECT_EQ(set.code, 2) << limit;
   }
   EXPECT_THAT(Cli().run("limits", "set", "psp", "1e9").err, HasSubstr("\"1e9\" is not a whole number"));
+  const auto bad_topic = Cli().run("permits", "--kafka", "127.0.0.1:1", "--topic", "x\n\"");
+  EXPECT_EQ(bad_topic.code, 2);
+  EXPECT_THAT(bad_topic.err, HasSubstr("--topic x \": Kafka allows 1 to 249 letters"));
   EXPECT_THAT(Cli().run("limits", "set", "psp").err, HasSubstr("N is required"));
   EXPECT_THAT(Cli().run("limits", "set", "psp", "1", "2").err, HasSubstr("not expected: 2"));
   EXPECT_THAT(Cli().run("limits", "set", "psp", "1", "--timeout", "soon").err, HasSubstr("write 500ms, 30s or 2m"));
