@@ -41,11 +41,6 @@ void refuse_others(const Json& body, std::initializer_list<const char*> known) {
   }
 }
 
-bool has_filter(const DeadOptions& options) {
-  return options.handler || options.topic || options.reason || options.since || options.until || options.header ||
-         options.text;
-}
-
 DeadOptions options_of(const Query& query) {
   return options_of([&](const char* name) { return query.text(name); });
 }
@@ -167,7 +162,7 @@ Json Api::replay(const Json& body) {
     return job_.state();
   }
   const auto options = options_of(body);
-  if (!has_filter(options) && body.value("all", Json()) != true)
+  if (!options.any() && body.value("all", Json()) != true)
     throw UsageError("a replay needs numbers, a filter, or \"all\": true");
   if (options.reason == "forged")
     throw UsageError("a forged message is replayed only by its number, after you have examined it");
