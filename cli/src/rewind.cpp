@@ -82,12 +82,10 @@ class Rewinder {
       require_ids(admin, known);
       require_no_progress(plan, positions);
     }
-    const auto counted = by_progress ? count_by_progress(plan, positions) : count_by_ids(admin, plan, known, ids);
     const bool changes = moves && options_.yes && !options_.dry_run;
-    if (changes) {
-      admin.require_owner();
-      move(group, plan);
-    }
+    if (changes) admin.require_owner();
+    const auto counted = by_progress ? count_by_progress(plan, positions) : count_by_ids(admin, plan, known, ids);
+    if (changes) move(group, plan);
     report(plan, counted, moves, changes);
     if (!members.empty()) {
       std::fflush(stdout);
