@@ -116,29 +116,31 @@ class MetricsFile {
   }
 
   void write(const std::string& text) const {
-    if (!replaces_) return put(path_, text);  // a pipe or a device
-    const fs::path fresh = path_.string() + "." + std::to_string(::getpid());
-    try {
-      put(fresh, text);
-      fs::rename(fresh, path_);
-    } catch (const std::exception& error) {
-      std::error_code ignored;
-      fs::remove(fresh, ignored);
-      if (dynamic_cast<const UsageError*>(&error) != nullptr) throw;
-      fail(error.what());
+    const fs::path to = replaces_ ? fs::path(path_.string() + "." + std::to_string(::getpid())) : path_;
+    std::string why = put(to, text);
+    if (replaces_) {
+      std::error_code error;
+      if (why.empty()) {
+        fs::rename(to, path_, error);
+        if (error) why = error.message();
+      }
+      if (!why.empty()) fs::remove(to, error);
     }
+    if (!why.empty()) fail(why);
   }
 
  private:
   [[noreturn]] void fail(const std::string& why) const {
     throw UsageError(fmt::format("--metrics {}: cannot be written: {}", one_line(named_, kShown), why));
   }
-  void put(const fs::path& path, const std::string& text) const {
+  /// Returns why it failed. Empty: it did not.
+  static std::string put(const fs::path& path, const std::string& text) {
     errno = 0;
     std::ofstream out(path, std::ios::binary);
     out << text;
     out.close();
-    if (!out) fail(errno == 0 ? "writing failed" : std::strerror(errno));
+    if (out) return {};
+    return errno == 0 ? "writing failed" : std::strerror(errno);
   }
 
   const std::string named_;

@@ -17,8 +17,8 @@ constexpr Patience kReading{3'600'000};
 constexpr int kRowsAtOnce = 20'000;
 /// A row of `inbox i`, by milliseconds since 1970.
 constexpr std::string_view kAtTheseTimes =
-    "($4::bigint IS NULL OR i.seen_at >= timestamptz '1970-01-01 00:00:00+00' + $4::bigint * interval '1 millisecond') "
-    "AND ($5::bigint IS NULL OR i.seen_at < timestamptz '1970-01-01 00:00:00+00' + $5::bigint * interval '1 millisecond')";
+    "($4::bigint IS NULL OR i.seen_at >= timestamptz 'epoch' + $4::bigint * interval '1 millisecond') "
+    "AND ($5::bigint IS NULL OR i.seen_at < timestamptz 'epoch' + $5::bigint * interval '1 millisecond')";
 
 /// "{id,id}"
 std::string array_of(std::span<const MessageId> ids) {
