@@ -6,13 +6,18 @@ namespace turnstile::cli::audit {
 
 namespace {
 
-/// Whether all records up to this one are settled. Modes by_offset and numbered have their own progress, which the
-/// transaction of the effect moves.
+bool is_below(Offset offset, const std::optional<Offset>& end) { return end && offset < *end; }
+
+/// Whether all records up to this one are settled.
 bool is_settled(Offset offset, const Place& place) {
-  if (!place.partition) return false;
-  const bool counts = place.mode == Mode::by_offset || place.mode == Mode::numbered;
-  const auto& until = counts ? place.partition->next_offset : place.partition->watermark;
-  return until && offset < *until;
+  return place.partition && is_below(offset, place.partition->watermark);
+}
+
+/// Modes by_offset and numbered have their own progress, which the transaction of the effect moves.
+Fate of_progress(Offset offset, const Place& place) {
+  if (place.partition && is_below(offset, place.partition->next_offset)) return Fate::took_effect;
+  // The group goes on behind it. Its dead letter was purged, the topic had another mode, or somebody changed the row.
+  return is_settled(offset, place) ? Fate::cannot_tell : Fate::pending;
 }
 
 bool is_forgotten(const Facts& facts, const Place& place) {
@@ -29,7 +34,7 @@ Judgement of_ids(const Facts& facts, const Place& place) {
   if (facts.retry != nullptr) return {facts.retry->dead ? Fate::dead_letter : Fate::pending};
   if (!settled) return {Fate::pending};
   // Its handler had a mode without ids then, or has it still: the program may set the mode.
-  if (place.partition->next_offset && facts.offset < *place.partition->next_offset) return {Fate::took_effect};
+  if (is_below(facts.offset, place.partition->next_offset)) return {Fate::took_effect};
   if (const auto* missing = std::get_if<RecordIds::Missing>(facts.id))
     return {Fate::unaccounted, "it has no id (" + missing->why + ") and is no dead letter"};
   if (is_forgotten(facts, place)) return {Fate::cannot_tell};
@@ -60,8 +65,7 @@ Judgement judge(const Facts& facts, const Place& place) {
   if (own) return {Fate::took_effect};
   if (facts.dead != nullptr) return {facts.dead->parked && !facts.dead->replayed_at ? Fate::parked : Fate::dead_letter};
   if (std::holds_alternative<RecordIds::ForAnother>(*facts.id)) return {Fate::for_another};
-  if (place.mode == Mode::by_offset || place.mode == Mode::numbered)
-    return {is_settled(facts.offset, place) ? Fate::took_effect : Fate::pending};
+  if (place.mode == Mode::by_offset || place.mode == Mode::numbered) return {of_progress(facts.offset, place)};
   return of_ids(facts, place);
 }
 

@@ -18,7 +18,7 @@ enum class Fate : std::uint8_t {
   parked,       ///< only in the table, or in doubt: an operator decides
   for_another,  ///< a replayed dead letter of another handler
   pending,      ///< not settled yet
-  cannot_tell,  ///< older than what the database remembers
+  cannot_tell,  ///< older than what the database remembers; or settled, but not by the progress of a mode without ids
   two_fates,    ///< a violation: it took effect, and became a dead letter that was not replayed
   unaccounted,  ///< a violation: the partition is settled past it, and nothing is known of it
 };

@@ -57,13 +57,18 @@ void print_records(const RecordAudit& records) {
   auto& sums = rows.emplace_back(std::vector<std::string>{"all", "", number(records.records())});
   for (const Fate fate : shown) sums.push_back(number(records.sum(fate)));
   fmt::print("{}\n", table(rows));
-  if (records.mode == Mode::by_offset || records.mode == Mode::numbered) {
+  const bool counts = records.mode == Mode::by_offset || records.mode == Mode::numbered;
+  if (counts) {
     fmt::print(
         "In mode {} the database has no ids, only how far each partition is settled: an effect cannot be compared with "
         "its record, and a request that was published twice counts as two that took effect.\n",
         records.mode == Mode::by_offset ? "by_offset" : "numbered");
   }
-  if (records.sum(Fate::cannot_tell) > 0) {
+  if (counts && records.sum(Fate::cannot_tell) > 0) {
+    fmt::print(
+        "cannot tell: {} that the group has settled, although table progress of handler {} does not reach them\n",
+        count(records.sum(Fate::cannot_tell), "record"), one_line(records.handler, kShown));
+  } else if (records.sum(Fate::cannot_tell) > 0) {
     fmt::print("cannot tell: {} older than the ids that are stored ({})\n",
                count(records.sum(Fate::cannot_tell), "record"), records.all_since ? when(*records.all_since) : "");
   }
