@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 
 #include "command.hpp"
@@ -335,9 +336,32 @@ std::vector<std::pair<std::int64_t, std::string>> ReplayPreview::skipped() const
   return all;
 }
 
+namespace {
+
+constexpr std::int64_t kPreviewed = 10'000;
+
+/// How many letters with a damaged row would be published, by topic, handler and reason.
+template <class IsPublished>
+std::map<std::array<std::string, 3>, std::int64_t> count_damaged(postgres::Admin& admin, postgres::DeadFilter filter,
+                                                                 IsPublished is_published) {
+  filter.damaged = true;
+  std::map<std::array<std::string, 3>, std::int64_t> counts;
+  do {
+    const auto page = admin.dead(filter);
+    for (const auto& letter : page.letters) {
+      if (!letter.replay_in_doubt && is_published(letter))
+        ++counts[{letter.from.at.topic, letter.handler, letter.reason}];
+    }
+    filter.after = page.next;
+  } while (filter.after);
+  return counts;
+}
+
+}  // namespace
+
 ReplayPreview preview_replay(const Config& config, postgres::Admin& admin, postgres::DeadFilter filter, bool by_reason,
                              std::optional<std::chrono::nanoseconds> interval) {
-  filter.most = 10'000;
+  filter.most = kPreviewed;
   ReplayPreview preview;
   const bool names_broker = config.kafka.contains("bootstrap.servers");
   const auto broker = names_broker ? kafka::open_broker(config.kafka, nullptr) : nullptr;
@@ -349,14 +373,19 @@ ReplayPreview preview_replay(const Config& config, postgres::Admin& admin, postg
     if (is_new && !broker->describe(topic, kLookUp)) known->second = why_missing(topic);
     return known->second;
   };
-  for (auto group : admin.dead_groups(filter, false).groups) {
+  const auto part_of = [&](const std::string& reason, bool is_edited) {
+    return replay_part({.reason = reason, .is_edited = is_edited, .is_asked_for = by_reason});
+  };
+  const auto groups = admin.dead_groups(filter, false).groups;
+  const auto damaged = count_damaged(admin, filter, [&](const postgres::DeadSummary& letter) {
+    return part_of(letter.reason, letter.edits > 0) == ReplayPart::published;
+  });
+  for (auto group : groups) {
     if (group.in_doubt > 0) preview.left_out[{ReplayPart::in_doubt, ""}] += group.in_doubt;
-    const auto part_of = [&](bool is_edited) {
-      return replay_part({.reason = group.reason, .is_edited = is_edited, .is_asked_for = by_reason});
-    };
     const std::int64_t unchanged = group.count - group.in_doubt - group.edited;
     group.count = 0;
-    for (const auto& [part, count] : {std::pair(part_of(false), unchanged), std::pair(part_of(true), group.edited)}) {
+    for (const auto& [is_edited, count] : {std::pair(false, unchanged), std::pair(true, group.edited)}) {
+      const auto part = part_of(group.reason, is_edited);
       if (part == ReplayPart::published) group.count += count;
       else if (count > 0) preview.left_out[{part, group.reason}] += count;
     }
@@ -364,6 +393,11 @@ ReplayPreview preview_replay(const Config& config, postgres::Admin& admin, postg
     if (const auto why = why_not_sent(group.topic); !why.empty()) {
       preview.cannot_be_sent[why] += group.count;
       continue;
+    }
+    if (const auto found = damaged.find({group.topic, group.handler, group.reason}); found != damaged.end()) {
+      preview.cannot_be_sent["their rows were changed by hand (see turnstile dlq show)"] += found->second;
+      group.count = std::max<std::int64_t>(group.count - found->second, 0);
+      if (group.count == 0) continue;
     }
     preview.published.letters += group.count;
     preview.published.groups.push_back(std::move(group));

@@ -419,6 +419,10 @@ TEST_F(CliReplay, one_that_cannot_be_sent_does_not_keep_the_others_back) {
   sql("UPDATE dead SET header_values = header_values[1:2] WHERE record_offset = 3");
   bury(4, "'good'");
 
+  EXPECT_THAT(
+      cli_.run("dlq", "replay", "--all", "--dry-run").out,
+      AllOf(HasSubstr("would replay 2 dead letters"), HasSubstr("would skip 1 dead letter: topic no-such-topic"),
+            HasSubstr("would skip 1 dead letter: their rows were changed by hand")));
   const auto all = cli_.run("dlq", "replay", "--all");
   EXPECT_EQ(all.code, 0) << all.err;
   EXPECT_THAT(all.out,
@@ -442,6 +446,8 @@ TEST_F(CliReplay, all_passes_over_a_timestamp_that_is_none) {
   sql("UPDATE dead SET record_timestamp = '-infinity' WHERE record_offset = 2");
   sql("UPDATE dead SET record_timestamp = '294276-12-31 23:59:59+00' WHERE record_offset = 3");
   sql("UPDATE dead SET died_at = 'infinity' WHERE record_offset = 4");
+  EXPECT_THAT(cli_.run("dlq", "replay", "--all", "--dry-run").out,
+              AllOf(HasSubstr("would replay 2 dead letters"), HasSubstr("would skip 3 dead letters")));
   const auto all = cli_.run("dlq", "replay", "--all");
   EXPECT_EQ(all.code, 0) << all.err;
   EXPECT_THAT(all.out, AllOf(HasSubstr("1 skipped: dead letter 1: its record_timestamp is 'infinity'"),

@@ -107,6 +107,7 @@ void add_row(Where& where, const DeadFilter& filter) {
         as_bytea(filter.header->name));
   }
   if (filter.text) where.add("position($::bytea IN d.record_payload) > 0", as_bytea(*filter.text));
+  if (filter.damaged) where.add(is_damaged());
 }
 
 /// A statement and its arguments.
@@ -230,7 +231,7 @@ DeadPage Admin::dead(const DeadFilter& filter) {
   std::optional<Place> after;
   if (filter.after) after = parse(*filter.after);
   const std::int64_t most = filter.most + 1;
-  const bool reads_records = filter.header || filter.text;
+  const bool reads_records = filter.header || filter.text || filter.damaged;
   DeadPage page;
   if (!filter.with_replayed && !filter.id && !reads_records) {
     page.letters = summaries(ask(first_waiting(filter, after, most)));

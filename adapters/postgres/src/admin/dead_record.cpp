@@ -7,10 +7,6 @@ namespace turnstile::postgres {
 
 namespace {
 
-/// Whether 64 bits can store it in microseconds; they cannot store infinity.
-constexpr std::string_view kTimeIsKnown =
-    "extract(epoch FROM d.record_timestamp) BETWEEN -210866803200 AND 9223372036854";
-
 std::vector<Header> headers_of(const Rows& rows) {
   std::vector<Header> headers;
   for (std::size_t row = 0; row < rows.size(); ++row) {

@@ -18,6 +18,12 @@ const std::string& select_summary() {
   return sql;
 }
 
+const std::string& is_damaged() {
+  static const std::string sql =
+      "(NOT " + std::string(kTimeIsKnown) + " OR cardinality(d.header_names) <> cardinality(d.header_values))";
+  return sql;
+}
+
 void set_begun(DeadSummary& dead, std::optional<DatabaseTime> began_at) {
   dead.replay_began_at = began_at;
   dead.replay_token.reset();

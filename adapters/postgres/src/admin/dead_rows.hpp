@@ -24,6 +24,12 @@ inline constexpr std::string_view kReplayed = "(d.replayed_at < timestamptz '200
 inline constexpr std::string_view kNotInDoubt =
     "(d.replayed_at IS NULL OR d.replayed_at < timestamptz '200000-01-01 00:00:00+00')";
 
+/// Whether 64 bits can store the record's time in microseconds; they cannot store infinity.
+inline constexpr std::string_view kTimeIsKnown =
+    "(extract(epoch FROM d.record_timestamp) BETWEEN -210866803200 AND 9223372036854)";
+/// A condition on rows with a DeadRecord::damage. A record without a time is as it was consumed.
+const std::string& is_damaged();
+
 /// "SELECT …": what summary_at() reads, in kSummaryColumns columns. More columns and kDeadFrom may follow.
 const std::string& select_summary();
 inline constexpr std::size_t kSummaryColumns = 21;

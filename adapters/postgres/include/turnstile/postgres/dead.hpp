@@ -80,6 +80,7 @@ struct DeadFilter {
   std::optional<DatabaseTime> until{};  ///< that died before this time
   std::optional<Header> header{};       ///< with a header of this name and this value
   std::optional<std::string> text{};    ///< with these bytes in the payload
+  bool damaged = false;                 ///< only those whose row was changed by hand: see DeadRecord::damage
   std::optional<std::int64_t> from{};   ///< only this number and greater ones
   std::optional<std::int64_t> up_to{};  ///< only numbers up to this
   std::optional<std::string> after{};   ///< only those behind this DeadSummary::cursor
