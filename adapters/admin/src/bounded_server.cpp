@@ -1,4 +1,4 @@
-#include "bounded_server.hpp"
+#include "turnstile/admin/bounded_server.hpp"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -22,23 +22,24 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-/// A few clients ask every few seconds.
-constexpr std::size_t kThreads = 4;
-/// For the request and its answer together, if nobody else waits.
-constexpr auto kRequestTime = 5s;
-/// If some wait. A request is there at once, and an answer may have a slow network.
+/// If some connections wait. A request is there at once, and an answer may have a slow network.
 constexpr std::chrono::milliseconds kReadTime{200}, kWriteTime{1'000};
 /// If more wait, each of them shortens the time for a request that is not there yet.
 constexpr std::int64_t kMany = 16;
 /// How many wait until they are accepted; the kernel's own bound is usually 4,096.
 constexpr int kBacklog = 512;
-constexpr std::size_t kRequestBytes = 16 * 1024;
 /// How soon a connection sees that others wait.
 constexpr auto kLook = 20ms;
 
 /// The answer to a header Range could be thousands of times longer than the text that was asked for. HTTP allows a server
 /// to answer with everything.
 void ignore_ranges(httplib::Request& request) { request.ranges.clear(); }
+
+/// Without SO_REUSEPORT, which cpp-httplib sets: two processes would share the port, and each get some of the requests.
+void socket_options(socket_t socket) {
+  const int yes = 1;
+  setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+}
 
 /// void, or bool in later versions of cpp-httplib.
 using Enqueued = decltype(std::declval<httplib::TaskQueue&>().enqueue({}));
@@ -48,8 +49,8 @@ using Enqueued = decltype(std::declval<httplib::TaskQueue&>().enqueue({}));
 /// The threads. They take the connection that came last.
 class BoundedServer::Newest final : public httplib::TaskQueue {
  public:
-  explicit Newest(std::atomic<std::size_t>& waiting) : waiting_(waiting) {
-    for (std::size_t i = 0; i < kThreads; ++i) threads_.emplace_back([this] { work(); });
+  Newest(std::size_t threads, std::atomic<std::size_t>& waiting) : waiting_(waiting) {
+    for (std::size_t i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
   }
 
   Enqueued enqueue(std::function<void()> serve) override {
@@ -100,8 +101,9 @@ class BoundedServer::Connection final : public httplib::Stream {
 
   ssize_t read(char* to, size_t size) override {
     if (from_ == to_) {
-      if (bytes_ >= kRequestBytes || !wait(POLLIN)) return -1;
-      const ssize_t got = ::recv(socket_, buffer_.data(), std::min(buffer_.size(), kRequestBytes - bytes_), 0);
+      const std::size_t most = server_.bounds_.bytes;
+      if (bytes_ >= most || !wait(POLLIN)) return -1;
+      const ssize_t got = ::recv(socket_, buffer_.data(), std::min(buffer_.size(), most - bytes_), 0);
       if (got <= 0) return got;
       from_ = 0;
       to_ = static_cast<std::size_t>(got);
@@ -134,7 +136,7 @@ class BoundedServer::Connection final : public httplib::Stream {
       const auto age = Clock::now() - since_;
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(server_.patience(event == POLLIN) - age);
       const auto time = std::clamp<std::chrono::milliseconds>(left, 0ms, kLook);
-      if (::poll(&at, 1, static_cast<int>(time.count())) > 0) return age < kRequestTime;
+      if (::poll(&at, 1, static_cast<int>(time.count())) > 0) return age < server_.bounds_.time;
       if (left <= 0ms) return false;
     }
   }
@@ -147,15 +149,23 @@ class BoundedServer::Connection final : public httplib::Stream {
   std::size_t bytes_ = 0;          ///< received
 };
 
-BoundedServer::BoundedServer() {
-  new_task_queue = [this] { return new Newest(waiting_); };
+BoundedServer::BoundedServer(const Bounds& bounds) : bounds_(bounds) {
+  new_task_queue = [this] { return new Newest(bounds_.threads, waiting_); };
+  set_socket_options(socket_options);
 }
 
-void BoundedServer::let_many_wait() noexcept { static_cast<void>(::listen(svr_sock_, kBacklog)); }
+int BoundedServer::bind(const std::string& host, int port) {
+  if (port == 0) port = std::max(bind_to_any_port(host), 0);
+  else if (!bind_to_port(host, port)) port = 0;
+  // cpp-httplib lets five connections wait until they are accepted. The kernel drops others, and their clients try again
+  // after 1, 3 and 7 s.
+  if (port != 0) static_cast<void>(::listen(svr_sock_, kBacklog));
+  return port;
+}
 
 std::chrono::milliseconds BoundedServer::patience(bool reads) const noexcept {
   const auto waiting = static_cast<std::int64_t>(waiting_.load());
-  if (waiting == 0) return kRequestTime;
+  if (waiting == 0) return bounds_.time;
   if (waiting <= kMany) return reads ? kReadTime : kWriteTime;
   return reads ? kReadTime * kMany / waiting : kReadTime;
 }

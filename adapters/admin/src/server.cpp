@@ -8,9 +8,9 @@
 #include <thread>
 #include <utility>
 
-#include "bounded_server.hpp"
 #include "conditions.hpp"
 #include "status_json.hpp"
+#include "turnstile/admin/bounded_server.hpp"
 #include "turnstile/log.hpp"
 
 namespace turnstile::admin {
@@ -36,12 +36,6 @@ void answer(httplib::Response& response, const std::vector<std::string>& failed)
   response.set_content(body, kText);
 }
 
-/// Without SO_REUSEPORT, which cpp-httplib sets: two processes would share the port, and each get some of the requests.
-void socket_options(socket_t socket) {
-  const int yes = 1;
-  setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-}
-
 }  // namespace
 
 struct Server::Impl {
@@ -49,7 +43,6 @@ struct Server::Impl {
       : at(std::move(where)), parts(std::move(what)), logger(std::move(log)) {}
 
   void prepare(httplib::Server& http) const {
-    http.set_socket_options(socket_options);
     http.set_payload_max_length(1);
     http.set_pre_routing_handler([](const httplib::Request& request, httplib::Response& response) {
       if (request.method == "GET" || request.method == "HEAD") return httplib::Server::HandlerResponse::Unhandled;
@@ -76,15 +69,6 @@ struct Server::Impl {
 
   [[nodiscard]] std::string address() const { return at.host + ":" + std::to_string(at.port); }
 
-  /// Returns the port, or 0 if the address cannot be used.
-  int bind(BoundedServer& http) const {
-    int bound = at.port;
-    if (at.port == 0) bound = std::max(http.bind_to_any_port(at.host), 0);
-    else if (!http.bind_to_port(at.host, at.port)) bound = 0;
-    if (bound != 0) http.let_many_wait();
-    return bound;
-  }
-
   void run() {
     bool told = false;
     std::unique_lock lock(mutex);
@@ -92,7 +76,7 @@ struct Server::Impl {
       // A new one each time: one that could not bind cannot be used again.
       server = std::make_unique<BoundedServer>();
       prepare(*server);
-      const int bound = bind(*server);
+      const int bound = server->bind(at.host, at.port);
       if (bound == 0) {
         if (!std::exchange(told, true)) {
           log_error(*logger, Code::admin_unavailable,

@@ -50,8 +50,10 @@ DeadOptions options_of(const Json& body) {
     const auto found = body.find(name);
     if (found == body.end() || found->is_null()) return std::nullopt;
     if (!found->is_string()) throw UsageError(fmt::format("{} must be a text", name));
-    auto value = found->get<std::string>();
-    return value.empty() ? std::nullopt : std::optional(std::move(value));
+    // Letters of a topic that the table no longer knows have an empty one. Without it, the filter would match others.
+    if (found->get_ref<const std::string&>().empty())
+      throw UsageError(fmt::format("{} is empty: leave it out, or name one", name));
+    return found->get<std::string>();
   });
 }
 

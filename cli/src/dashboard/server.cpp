@@ -1,7 +1,6 @@
 #include "server.hpp"
 
 #include <fmt/format.h>
-#include <httplib.h>
 #include <sys/random.h>
 
 #include <array>
@@ -10,6 +9,7 @@
 #include <system_error>
 
 #include "embedded_page.hpp"
+#include "turnstile/admin/bounded_server.hpp"
 
 namespace turnstile::cli::dashboard {
 
@@ -17,27 +17,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A connection without a complete request keeps one of them for kReadTime.
-constexpr std::size_t kThreads = 64;
-/// Between two parts of a request, which a browser sends at once.
-constexpr auto kReadTime = 2s;
-constexpr auto kWriteTime = 10s;
 constexpr std::size_t kLongestBody = 2'000'000;
+/// A longer body is read and not stored, so that its client gets the answer. An answer may need a search through a topic.
+constexpr admin::BoundedServer::Bounds kBounds{.threads = 64, .time = 5min, .bytes = 8 * kLongestBody};
 constexpr const char* kJson = "application/json";
 /// No script but the page's own, no other site's frame, and no request to another site.
 constexpr const char* kPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-
-/// Without SO_REUSEPORT, which cpp-httplib sets: two processes would share the port, and each get some of the requests.
-void socket_options(socket_t socket) {
-  const int yes = 1;
-  setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-}
-
-/// The answer to a header Range could be thousands of times longer than what was asked for. HTTP allows a server to answer
-/// with everything. cpp-httplib owns the request, which is not const, and reads the ranges after the handler.
-void ignore_ranges(const httplib::Request& request) { const_cast<httplib::Request&>(request).ranges.clear(); }
 
 void answer(httplib::Response& response, int status, const Json& json) {
   response.status = status;
@@ -102,11 +89,6 @@ struct Server::Impl {
   }
 
   void prepare() {
-    http.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
-    http.set_socket_options(socket_options);
-    http.set_read_timeout(kReadTime);
-    http.set_write_timeout(kWriteTime);
-    http.set_keep_alive_timeout(1);
     http.set_payload_max_length(kLongestBody);
     http.set_default_headers({{"Content-Security-Policy", kPolicy},
                               {"X-Content-Type-Options", "nosniff"},
@@ -115,7 +97,6 @@ struct Server::Impl {
                               {"Cross-Origin-Resource-Policy", "same-origin"},
                               {"Cache-Control", "no-store"}});
     http.set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
-      ignore_ranges(request);
       const auto refused = refuse(options.rules, {.method = request.method,
                                                   .path = request.path,
                                                   .host = request.get_header_value("Host"),
@@ -165,7 +146,7 @@ struct Server::Impl {
 
   Api& api;
   const Options options;
-  httplib::Server http;
+  admin::BoundedServer http{kBounds};
   int port = 0;
 };
 
@@ -173,9 +154,7 @@ Server::Server(Api& api, Options options) : impl_(std::make_unique<Impl>(api, st
   impl_->prepare();
   const std::string& host = impl_->options.rules.host;
   const int wanted = impl_->options.port;
-  impl_->port = wanted == 0                              ? std::max(impl_->http.bind_to_any_port(host), 0)
-                : impl_->http.bind_to_port(host, wanted) ? wanted
-                                                         : 0;
+  impl_->port = impl_->http.bind(host, wanted);
   if (impl_->port == 0) {
     throw UsageError(
         fmt::format("--listen {}:{}: the port is in use, or the address is not one of this machine; choose "
@@ -188,7 +167,10 @@ Server::~Server() = default;
 
 int Server::port() const noexcept { return impl_->port; }
 void Server::run() { impl_->http.listen_after_bind(); }
-void Server::stop() { impl_->http.stop(); }
+void Server::stop() {
+  impl_->http.cut();
+  impl_->http.stop();
+}
 
 std::string random_token() {
   std::array<unsigned char, 32> bytes{};
