@@ -316,6 +316,15 @@ class Namespaces {
     if ((line.starts_with("}  // namespace") || is_short) && !open_.empty()) open_.pop_back();
     lines_ = opens ? 0 : lines_ + 1;
   }
+  /// Empty in a namespace without a name, which is a file's own.
+  [[nodiscard]] std::string name() const {
+    std::string all;
+    for (const std::string& each : open_) {
+      if (each == "namespace {") return "";
+      all += each;
+    }
+    return all;
+  }
   [[nodiscard]] bool in_turnstile() const { return !open_.empty() && open_.back() == "namespace turnstile {"; }
 
  private:
@@ -338,6 +347,37 @@ TEST(Structure, private_files_declare_nothing_of_their_own_in_turnstile) {
   EXPECT_FALSE(belongs_to_programs("void work();", true));
   EXPECT_TRUE(belongs_to_programs("void Consumer::run() {", false));
   EXPECT_TRUE(belongs_to_programs("struct Consumer::State {", false));
+}
+
+/// The constant or type that a line at the left margin defines for all files; empty: none.
+std::string defined_for_all(const std::string& line) {
+  static const std::regex constant{R"(inline (?:constexpr|const) [^=({]*?(\w+)\s*(?:=|\{).*)"};
+  static const std::regex type{R"((?:class|struct|enum class|enum|union) (\w+)(?: final)?(?: :.*)? \{.*)"};
+  std::smatch match;
+  if (std::regex_match(line, match, constant) || std::regex_match(line, match, type)) return match[1].str();
+  return "";
+}
+
+// The linker keeps one of two, and a file that has inlined its own works. The condition of dead letters once stood in place
+// of a statement of the outbox, after an unrelated change.
+TEST(Structure, no_two_files_define_one_name_in_a_namespace) {
+  std::map<std::string, Namespaces> namespaces;
+  std::map<std::string, std::string> first;
+  for (const char* folder : {"framework", "adapters", "cli"}) {
+    for (const auto& line : lines_under(folder)) {
+      auto& current = namespaces[line.file];
+      current.read(line.text);
+      const std::string name = defined_for_all(line.text);
+      if (name.empty() || current.name().empty()) continue;
+      const auto [known, is_new] = first.try_emplace(current.name() + " " + name, line.file);
+      EXPECT_TRUE(is_new || known->second == line.file)
+          << known->first << " is defined in " << known->second << " and in " << line.file << ':' << line.number;
+    }
+  }
+  EXPECT_GT(first.size(), 500U) << "the sources were not found under " << root;
+  EXPECT_EQ(defined_for_all("inline constexpr std::string_view kWaiting ="), "kWaiting");
+  EXPECT_EQ(defined_for_all("struct Facts {"), "Facts");
+  EXPECT_EQ(defined_for_all("struct Facts;"), "");
 }
 
 TEST(Structure, headers_of_ports_declare_turnstile_ports) {

@@ -43,7 +43,7 @@ RETURNING r.shard::bigint)";
 /// Each shard returns its part, so that a full shard cannot starve another one. The sum is that of the records before a
 /// record, so the first is always returned. Lengths are read without the values. Headers count as stored, perhaps
 /// compressed: unpacking them costs more than the exact size is worth.
-inline constexpr std::string_view kWaiting = R"(
+inline constexpr std::string_view kWaitingMessages = R"(
 SELECT o.shard::bigint, o.id, o.message_id, o.topic, o.record_key, o.record_payload, o.header_names, o.header_values
   FROM unnest($1::bigint[]) AS s (shard)
  CROSS JOIN LATERAL (

@@ -11,7 +11,7 @@ inline constexpr std::string_view kLockedRetries =
     "SELECT number, is_behind::integer::bigint FROM @.lock_retries($1::smallint, $2::bigint[], $3::bigint[], $4::uuid[])";
 inline constexpr std::string_view kStoredRetries = "SELECT @.stored_retries($1::smallint, $2::uuid[])";
 inline constexpr std::string_view kRetryKeys = "SELECT @.keys_with_retries($1::smallint, $2::bytea[])";
-/// The columns of kWaiting, the time of the entry, and the values of the headers that mark a replay.
+/// The columns of kWaitingMessages, the time of the entry, and the values of the headers that mark a replay.
 inline constexpr std::string_view kRetriesToSend =
     "SELECT shard, number, message_id, topic, record_key, record_payload, header_names, header_values, due_us, came_from, "
     "for_handler, as_attempt, of_group FROM @.retries_to_send($1::bigint[], $2::bigint, $3::bigint)";

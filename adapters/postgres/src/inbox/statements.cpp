@@ -564,7 +564,7 @@ Statements::Statements(const std::string& schema) {
   refuse_retry = in(kRefuseRetry);
   keep_shards = in(kKeepShards);
   leave_shards = in("UPDATE @.outbox_relay SET owner = NULL WHERE owner = $1::text");
-  waiting = in(kWaiting);
+  waiting = in(kWaitingMessages);
   release_due = in(kReleaseDue);
   remove_sent = in(kRemoveSent);
   refuse =
