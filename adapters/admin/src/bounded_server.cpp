@@ -11,6 +11,7 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -28,6 +29,9 @@ constexpr std::chrono::milliseconds kReadTime{200}, kWriteTime{1'000};
 constexpr std::int64_t kMany = 16;
 /// How many wait until they are accepted; the kernel's own bound is usually 4,096.
 constexpr int kBacklog = 512;
+constexpr std::string_view kEndOfHead = "\r\n\r\n";
+/// Of the request line and the headers. cpp-httplib stores all of them.
+constexpr std::size_t kHeadBytes = 16 * 1024;
 /// How soon a connection sees that others wait.
 constexpr auto kLook = 20ms;
 
@@ -101,13 +105,14 @@ class BoundedServer::Connection final : public httplib::Stream {
 
   ssize_t read(char* to, size_t size) override {
     if (from_ == to_) {
-      const std::size_t most = server_.bounds_.bytes;
+      const std::size_t most = has_head() ? server_.bounds_.bytes : kHeadBytes;
       if (bytes_ >= most || !wait(POLLIN)) return -1;
       const ssize_t got = ::recv(socket_, buffer_.data(), std::min(buffer_.size(), most - bytes_), 0);
       if (got <= 0) return got;
       from_ = 0;
       to_ = static_cast<std::size_t>(got);
       bytes_ += to_;
+      look_for_end_of_head();
     }
     const std::size_t taken = std::min(size, to_ - from_);
     std::copy_n(buffer_.data() + from_, taken, to);
@@ -123,6 +128,13 @@ class BoundedServer::Connection final : public httplib::Stream {
   [[nodiscard]] socket_t socket() const override { return socket_; }
 
  private:
+  [[nodiscard]] bool has_head() const { return matched_ == kEndOfHead.size(); }
+  void look_for_end_of_head() {
+    for (std::size_t i = 0; i < to_ && !has_head(); ++i) {
+      if (buffer_[i] == kEndOfHead[matched_]) ++matched_;
+      else matched_ = buffer_[i] == kEndOfHead[0] ? 1 : 0;
+    }
+  }
   /// Nothing here asks for addresses.
   static void none(std::string& ip, int& port) {
     ip.clear();
@@ -147,6 +159,7 @@ class BoundedServer::Connection final : public httplib::Stream {
   std::array<char, 4096> buffer_{};
   std::size_t from_ = 0, to_ = 0;  ///< what was received and not read
   std::size_t bytes_ = 0;          ///< received
+  std::size_t matched_ = 0;        ///< bytes of kEndOfHead that were received last
 };
 
 BoundedServer::BoundedServer(const Bounds& bounds) : bounds_(bounds) {

@@ -19,7 +19,7 @@ class BoundedServer final : public httplib::Server {
   struct Bounds {
     std::size_t threads = 4;                ///< they answer requests
     std::chrono::milliseconds time{5'000};  ///< for a request and its answer together, if no other connection waits
-    std::size_t bytes = 16 * 1024;          ///< of a request
+    std::size_t bytes = 16 * 1024;          ///< of a request; its head may have 16 KiB
   };
   /// The bounds are for a few clients that ask every few seconds.
   BoundedServer() : BoundedServer(Bounds{}) {}
