@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <limits>
 
 #include "command.hpp"
 #include "database.hpp"
@@ -338,13 +339,12 @@ std::vector<std::pair<std::int64_t, std::string>> ReplayPreview::skipped() const
 
 namespace {
 
-constexpr std::int64_t kPreviewed = 10'000;
-
 /// How many letters with a damaged row would be published, by topic, handler and reason.
 template <class IsPublished>
 std::map<std::array<std::string, 3>, std::int64_t> count_damaged(postgres::Admin& admin, postgres::DeadFilter filter,
                                                                  IsPublished is_published) {
   filter.damaged = true;
+  filter.most = kPage;
   std::map<std::array<std::string, 3>, std::int64_t> counts;
   do {
     const auto page = admin.dead(filter);
@@ -361,7 +361,6 @@ std::map<std::array<std::string, 3>, std::int64_t> count_damaged(postgres::Admin
 
 ReplayPreview preview_replay(const Config& config, postgres::Admin& admin, postgres::DeadFilter filter, bool by_reason,
                              std::optional<std::chrono::nanoseconds> interval) {
-  filter.most = kPreviewed;
   ReplayPreview preview;
   const bool names_broker = config.kafka.contains("bootstrap.servers");
   const auto broker = names_broker ? kafka::open_broker(config.kafka, nullptr) : nullptr;
@@ -376,6 +375,7 @@ ReplayPreview preview_replay(const Config& config, postgres::Admin& admin, postg
   const auto part_of = [&](const std::string& reason, bool is_edited) {
     return replay_part({.reason = reason, .is_edited = is_edited, .is_asked_for = by_reason});
   };
+  filter.most = std::numeric_limits<std::int64_t>::max();
   const auto groups = admin.dead_groups(filter, false).groups;
   const auto damaged = count_damaged(admin, filter, [&](const postgres::DeadSummary& letter) {
     return part_of(letter.reason, letter.edits > 0) == ReplayPart::published;

@@ -417,27 +417,30 @@ TEST_F(CliReplay, one_that_cannot_be_sent_does_not_keep_the_others_back) {
   bury(2, "convert_to(repeat('x', 2000000), 'UTF8')");  // more than a broker accepts
   bury(3, "'damaged'");
   sql("UPDATE dead SET header_values = header_values[1:2] WHERE record_offset = 3");
-  bury(4, "'good'");
+  bury(4, "'unnamed'");
+  sql("UPDATE dead SET header_names[2] = NULL WHERE record_offset = 4");
+  bury(5, "'good'");
 
   EXPECT_THAT(
       cli_.run("dlq", "replay", "--all", "--dry-run").out,
       AllOf(HasSubstr("would replay 2 dead letters"), HasSubstr("would skip 1 dead letter: topic no-such-topic"),
-            HasSubstr("would skip 1 dead letter: their rows were changed by hand")));
+            HasSubstr("would skip 2 dead letters: their rows were changed by hand")));
   const auto all = cli_.run("dlq", "replay", "--all");
   EXPECT_EQ(all.code, 0) << all.err;
   EXPECT_THAT(all.out,
               AllOf(HasSubstr("1 skipped: topic no-such-topic does not exist: create it, then replay"),
                     HasSubstr("2 skipped: "), HasSubstr("message.max.bytes"),
                     HasSubstr("3 skipped: dead letter 3: it has 3 header names but 2 header values"),
-                    HasSubstr("4 -> " + topic_ + "[3]@0"), HasSubstr("3 dead letters skipped: cannot be sent back")));
+                    HasSubstr("4 skipped: dead letter 4: the name of a header is NULL"),
+                    HasSubstr("5 -> " + topic_ + "[3]@0"), HasSubstr("4 dead letters skipped: cannot be sent back")));
   EXPECT_EQ(kafka_.read(topic_, 1).at(0).payload, "good");
   EXPECT_EQ(sql("SELECT string_agg(record_offset::text, ' ' ORDER BY id) FROM dead WHERE replayed_at IS NULL"),
-            "1 2 3");
+            "1 2 3 4");
 
   EXPECT_EQ(cli_.run("dlq", "replay", "3").code, 1);
   EXPECT_THAT(cli_.run("dlq", "show", "3").out, HasSubstr("changed by hand"));
   const auto json = nlohmann::json::parse(cli_.run("dlq", "replay", "--all", "--json").out);
-  EXPECT_EQ(json["cannot_be_sent"].size(), 3U);
+  EXPECT_EQ(json["cannot_be_sent"].size(), 4U);
 }
 
 TEST_F(CliReplay, all_passes_over_a_timestamp_that_is_none) {

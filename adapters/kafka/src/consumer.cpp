@@ -298,13 +298,19 @@ void KafkaConsumer::settle_seeks() {
 }
 
 std::optional<std::pair<Offset, Offset>> KafkaConsumer::bounds(const TopicPartition& of, milliseconds timeout) {
-  std::int64_t low = RD_KAFKA_OFFSET_INVALID;
-  std::int64_t high = RD_KAFKA_OFFSET_INVALID;
-  auto* handle = client_->handle();
-  const auto code =
-      timeout.count() > 0
-          ? rd_kafka_query_watermark_offsets(handle, of.topic.c_str(), of.partition, &low, &high, ms(timeout))
-          : rd_kafka_get_watermark_offsets(handle, of.topic.c_str(), of.partition, &low, &high);
+  std::int64_t low = RD_KAFKA_OFFSET_INVALID, high = RD_KAFKA_OFFSET_INVALID;
+  auto code = RD_KAFKA_RESP_ERR_NO_ERROR;
+  if (timeout.count() > 0) {
+    const auto until = std::chrono::steady_clock::now() + timeout;
+    const Edge first = ask_for_edge(*client_, of, RD_KAFKA_OFFSET_BEGINNING, timeout);
+    const auto left = std::chrono::ceil<milliseconds>(until - std::chrono::steady_clock::now());
+    const Edge last = first.code ? first : ask_for_edge(*client_, of, RD_KAFKA_OFFSET_END, left);
+    code = last.code;
+    low = first.offset;
+    high = last.offset;
+  } else {
+    code = rd_kafka_get_watermark_offsets(client_->handle(), of.topic.c_str(), of.partition, &low, &high);
+  }
   if (code == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART || code == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION ||
       code == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC)
     doubt_topics_ = true;

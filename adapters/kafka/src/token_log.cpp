@@ -105,20 +105,12 @@ std::string KafkaTokenLog::name() const {
 // --- reading
 // -----------------------------------------------------------------------------------------------------------
 
-/// `edge` is RD_KAFKA_OFFSET_BEGINNING or RD_KAFKA_OFFSET_END. It does not use rd_kafka_query_watermark_offsets(): in
-/// librdkafka 2.0.2 the timeout does not end a request in flight. A broker that hangs would then block the caller until
-/// socket.timeout.ms.
 std::int64_t KafkaTokenLog::ask_for(std::int64_t edge, const std::string& topic, milliseconds patience) const {
   const auto until = std::chrono::steady_clock::now() + patience;
   for (;;) {
     const auto left = std::chrono::ceil<milliseconds>(until - std::chrono::steady_clock::now());
-    const PartitionList list{rd_kafka_topic_partition_list_new(1)};
-    auto* asked = rd_kafka_topic_partition_list_add(list.get(), topic.c_str(), 0);
-    asked->offset = edge;
-    auto code = rd_kafka_offsets_for_times(consumer_->handle(), list.get(),
-                                           static_cast<int>(std::max<std::int64_t>(left.count(), 1)));
-    if (!code) code = asked->err;
-    if (!code) return asked->offset;
+    const auto [code, offset] = ask_for_edge(*consumer_, {topic, 0}, edge, left);
+    if (!code) return offset;
     // A broker that has just come back may not lead the partition yet, or not know it.
     if (for_good(code) || std::chrono::steady_clock::now() + kAskOnceMoreAfter >= until) {
       consumer_->hear_failures();

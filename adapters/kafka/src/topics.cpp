@@ -117,8 +117,10 @@ Entries settings_of(const Client& client, const std::string& topic, milliseconds
 }  // namespace
 
 TopicShape shape(const Client& client, const std::string& topic, milliseconds timeout) {
+  const auto until = std::chrono::steady_clock::now() + timeout;
   wait_for_answer(client, topic, timeout);
-  const auto metadata = ask(client, topic, is_mock(client), timeout);
+  const auto left = std::chrono::ceil<milliseconds>(until - std::chrono::steady_clock::now());
+  const auto metadata = ask(client, topic, is_mock(client), left);
   TopicShape shape{.brokers = metadata->broker_cnt};
   for (int i = 0; i < metadata->topic_cnt; ++i) {
     const auto& found = metadata->topics[i];
@@ -136,6 +138,14 @@ TopicShape shape(const Client& client, const std::string& topic, milliseconds ti
 std::optional<std::int32_t> partition_count(const Client& client, const std::string& topic, milliseconds timeout) {
   const auto partitions = shape(client, topic, timeout).partitions;
   return partitions > 0 ? std::optional(partitions) : std::nullopt;
+}
+
+Edge ask_for_edge(const Client& client, const TopicPartition& of, std::int64_t edge, milliseconds timeout) {
+  const PartitionList list{rd_kafka_topic_partition_list_new(1)};
+  auto* asked = rd_kafka_topic_partition_list_add(list.get(), of.topic.c_str(), of.partition);
+  asked->offset = edge;
+  const auto code = rd_kafka_offsets_for_times(client.handle(), list.get(), ms(timeout));
+  return {code ? code : asked->err, asked->offset};
 }
 
 bool look_again(const Client& client, const std::string& topic) noexcept try {

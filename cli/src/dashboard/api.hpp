@@ -23,6 +23,7 @@ class Query {
   explicit Query(std::map<std::string, std::string> values) : values_(std::move(values)) {}
   /// Absent if it is not given, or empty.
   [[nodiscard]] std::optional<std::string> text(const std::string& name) const;
+  [[nodiscard]] bool has(const std::string& name) const { return values_.contains(name); }
   /// Throws UsageError if it is no whole number, or out of range.
   [[nodiscard]] std::int64_t number(const std::string& name, std::int64_t otherwise, std::int64_t low,
                                     std::int64_t high) const;

@@ -41,18 +41,24 @@ void refuse_others(const Json& body, std::initializer_list<const char*> known) {
   }
 }
 
+/// Letters of a topic that the tables no longer know have an empty one. Without it, the filter would match others.
+[[noreturn]] void refuse_empty(const char* name) {
+  throw UsageError(fmt::format("{} is empty: leave it out, or name one", name));
+}
+
 DeadOptions options_of(const Query& query) {
-  return options_of([&](const char* name) { return query.text(name); });
+  return options_of([&](const char* name) {
+    if (query.has(name) && !query.text(name)) refuse_empty(name);
+    return query.text(name);
+  });
 }
 
 DeadOptions options_of(const Json& body) {
   return options_of([&](const char* name) -> std::optional<std::string> {
     const auto found = body.find(name);
-    if (found == body.end() || found->is_null()) return std::nullopt;
+    if (found == body.end()) return std::nullopt;
     if (!found->is_string()) throw UsageError(fmt::format("{} must be a text", name));
-    // Letters of a topic that the table no longer knows have an empty one. Without it, the filter would match others.
-    if (found->get_ref<const std::string&>().empty())
-      throw UsageError(fmt::format("{} is empty: leave it out, or name one", name));
+    if (found->get_ref<const std::string&>().empty()) refuse_empty(name);
     return found->get<std::string>();
   });
 }
@@ -79,7 +85,8 @@ std::optional<std::vector<std::int64_t>> numbers_of(const Json& body) {
     throw UsageError(fmt::format("numbers: a list of 1 to {} numbers of dead letters", kMostNumbers));
   std::vector<std::int64_t> numbers;
   for (const auto& each : *found) {
-    if (!each.is_number_integer()) throw UsageError("numbers: only whole numbers");
+    const bool fits = !each.is_number_unsigned() || each.get<std::uint64_t>() <= INT64_MAX;
+    if (!each.is_number_integer() || !fits) throw UsageError("numbers: only whole numbers of 64 bits");
     numbers.push_back(each.get<std::int64_t>());
   }
   return numbers;
@@ -159,6 +166,7 @@ Json Api::replay(const Json& body) {
   const auto interval = rate_of(body);
   const auto numbers = numbers_of(body);
   if (numbers) {
+    if (options_of(body).any()) throw UsageError("a replay takes either numbers or a filter");
     job_.start(config_, static_cast<std::int64_t>(numbers->size()),
                [numbers = *numbers, interval](Replayer& replayer) { replayer.some(numbers, interval); });
     return job_.state();

@@ -75,8 +75,9 @@ std::optional<Refused> refuse(const Rules& rules, const Caller& caller) {
     return Refused{403, "the request comes from a page of another origin: refused"};
   if (caller.method == "GET" || caller.method == "HEAD") return std::nullopt;
   if (caller.method != "POST") return Refused{405, "the dashboard answers GET, HEAD and POST only"};
-  // The limit of a body is checked by its length.
-  if (!caller.coding.empty()) return Refused{411, "a change needs Content-Length, and no Transfer-Encoding"};
+  // The limit of a body is checked by its length. Without one, the body ends with the connection.
+  if (!caller.coding.empty() || caller.length.empty())
+    return Refused{411, "a change needs Content-Length, and no Transfer-Encoding"};
   if (!rules.allow_changes)
     return Refused{403, "changes are disabled: start it with turnstile dashboard --allow-changes"};
   if (!lower(caller.type).starts_with("application/json"))

@@ -16,6 +16,7 @@ struct Caller {
   std::string type{};    ///< Content-Type
   std::string token{};   ///< X-Turnstile-Token
   std::string coding{};  ///< Transfer-Encoding
+  std::string length{};  ///< Content-Length
 };
 
 struct Rules {

@@ -20,6 +20,7 @@ using namespace std::chrono_literals;
 constexpr std::size_t kLongestBody = 2'000'000;
 /// A longer body is read and not stored, so that its client gets the answer. An answer may need a search through a topic.
 constexpr admin::BoundedServer::Bounds kBounds{.threads = 64, .time = 5min, .bytes = 8 * kLongestBody};
+constexpr int kDeepestBody = 8;
 constexpr const char* kJson = "application/json";
 /// No script but the page's own, no other site's frame, and no request to another site.
 constexpr const char* kPolicy =
@@ -61,7 +62,13 @@ void attempt(httplib::Response& response, const std::function<Json()>& work) {
 Query query_of(const httplib::Request& request) { return Query({request.params.begin(), request.params.end()}); }
 
 Json body_of(const httplib::Request& request) {
-  Json body = Json::parse(request.body, nullptr, false);
+  if (!request.params.empty()) throw UsageError("a change has its fields in its body, and none in its address");
+  // Copies of a value with 100,000 levels would overflow the stack.
+  const auto is_flat = [](int depth, Json::parse_event_t, const Json&) {
+    if (depth > kDeepestBody) throw UsageError("the body of the request has too many levels");
+    return true;
+  };
+  Json body = Json::parse(request.body, is_flat, false);
   if (!body.is_object()) throw UsageError("the body of the request is no JSON object");
   return body;
 }
@@ -104,7 +111,8 @@ struct Server::Impl {
                                                   .site = request.get_header_value("Sec-Fetch-Site"),
                                                   .type = request.get_header_value("Content-Type"),
                                                   .token = request.get_header_value("X-Turnstile-Token"),
-                                                  .coding = request.get_header_value("Transfer-Encoding")});
+                                                  .coding = request.get_header_value("Transfer-Encoding"),
+                                                  .length = request.get_header_value("Content-Length")});
       if (!refused) return httplib::Server::HandlerResponse::Unhandled;
       fail(response, refused->status, refused->why, Code::operation_refused);
       return httplib::Server::HandlerResponse::Handled;

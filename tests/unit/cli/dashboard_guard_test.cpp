@@ -21,7 +21,8 @@ Caller post() {
           .origin = "http://127.0.0.1:8080",
           .site = "same-origin",
           .type = "application/json",
-          .token = "secret"};
+          .token = "secret",
+          .length = "2"};
 }
 std::string why(const Rules& rules, const Caller& caller) {
   const auto refused = refuse(rules, caller);
@@ -74,6 +75,9 @@ TEST(DashboardGuard, changes_need_the_option_the_token_and_json) {
   caller = post();
   caller.coding = "chunked";
   EXPECT_EQ(refuse(kChanges, caller)->status, 411);
+  caller = post();
+  caller.length = "";
+  EXPECT_EQ(refuse(kChanges, caller)->status, 411) << "its body would end with the connection";
   caller = post();
   caller.method = "DELETE";
   EXPECT_EQ(refuse(kChanges, caller)->status, 405);

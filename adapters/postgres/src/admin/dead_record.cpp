@@ -21,7 +21,8 @@ std::optional<std::string> damage_of(const Rows& rows) {
   // A table cannot store lists of pairs. A shorter list would be filled with nulls without an error.
   const auto names = rows.get<std::int64_t>(0, kSummaryColumns + 4),
              values = rows.get<std::int64_t>(0, kSummaryColumns + 5);
-  if (names == values) return std::nullopt;
+  if (names == values && !rows.get<bool>(0, kSummaryColumns + 7)) return std::nullopt;
+  if (names == values) return "the name of a header is NULL, so its row was changed by hand";
   return "it has " + std::to_string(names) + " header names but " + std::to_string(values) +
          " header values, so its row was changed by hand, and its headers are lost";
 }
@@ -39,13 +40,14 @@ std::vector<Header> headers_in(auto& session, std::string_view table, std::strin
 std::optional<DeadRecord> load(auto& session, std::int64_t number) {
   const Arguments which{std::to_string(number)};
   const std::string time_is_known(kTimeIsKnown);
-  const Rows rows = session.run(
-      select_summary() + ", CASE WHEN " + time_is_known +
-          " THEN (extract(epoch FROM d.record_timestamp) * 1000)::bigint END, "
-          "d.record_key, d.record_payload, d.incarnation, cardinality(d.header_names)::bigint, "
-          "cardinality(d.header_values)::bigint, CASE WHEN NOT (" +
-          time_is_known + ") THEN d.record_timestamp::text END" + std::string(kDeadFrom) + "WHERE d.id = $1::bigint",
-      which);
+  const Rows rows =
+      session.run(select_summary() + ", CASE WHEN " + time_is_known +
+                      " THEN (extract(epoch FROM d.record_timestamp) * 1000)::bigint END, "
+                      "d.record_key, d.record_payload, d.incarnation, cardinality(d.header_names)::bigint, "
+                      "cardinality(d.header_values)::bigint, CASE WHEN NOT (" +
+                      time_is_known + ") THEN d.record_timestamp::text END, " + std::string(kLacksName) +
+                      std::string(kDeadFrom) + "WHERE d.id = $1::bigint",
+                  which);
   if (rows.empty()) return std::nullopt;
   DeadRecord dead;
   dead.summary = summary_at(rows, 0);

@@ -19,8 +19,9 @@ const std::string& select_summary() {
 }
 
 const std::string& is_damaged() {
-  static const std::string sql =
-      "(NOT " + std::string(kTimeIsKnown) + " OR cardinality(d.header_names) <> cardinality(d.header_values))";
+  static const std::string sql = "(NOT " + std::string(kTimeIsKnown) +
+                                 " OR cardinality(d.header_names) <> cardinality(d.header_values) OR " +
+                                 std::string(kLacksName) + ")";
   return sql;
 }
 

@@ -27,6 +27,8 @@ inline constexpr std::string_view kNotInDoubt =
 /// Whether 64 bits can store the record's time in microseconds; they cannot store infinity.
 inline constexpr std::string_view kTimeIsKnown =
     "(extract(epoch FROM d.record_timestamp) BETWEEN -210866803200 AND 9223372036854)";
+inline constexpr std::string_view kLacksName =
+    "EXISTS (SELECT FROM unnest(d.header_names) AS n (name) WHERE n.name IS NULL)";
 /// A condition on rows with a DeadRecord::damage. A record without a time is as it was consumed.
 const std::string& is_damaged();
 

@@ -311,7 +311,7 @@ async function loadGroups() {
           for (const other of row.parentNode.children) other.classList.remove("on");
           row.classList.add("on");
           const group = answer.groups[i];
-          if (!group.topic) { showUnknown(group); return; }
+          if (!group.topic || !group.handler) { showUnknown(group); return; }
           filter = { reason: group.reason, topic: group.topic, handler: group.handler };
           openList();
         });
@@ -319,11 +319,11 @@ async function loadGroups() {
       answer.of_groups > answer.groups.length ? el("p", { class: "empty" }, `${number(answer.of_groups - answer.groups.length)} smaller groups are not shown.`) : null);
   });
 }
-// No filter matches them alone, and they cannot be sent back.
+// No filter matches them alone.
 function showUnknown(group) {
   filter = null;
   for (const id of ["dead-list-card", "dead-one"]) $(id).hidden = true;
-  fill("dead-unknown", el("div", { class: "note" }, `The tables no longer know the topic of these, so they cannot be replayed. One of them: turnstile dlq show ${group.example}`));
+  fill("dead-unknown", el("div", { class: "note" }, `The tables no longer know the ${group.topic ? "handler" : "topic"} of these. One of them: turnstile dlq show ${group.example}`));
 }
 function openList() {
   fill("dead-unknown");
