@@ -49,10 +49,11 @@ TEST_F(CliReplay, filters_choose_what_is_replayed) {
 
 TEST_F(CliReplay, a_rate_is_kept) {
   for (int offset = 0; offset < 11; ++offset) bury(offset, "'{}'");
+  const auto began = std::chrono::steady_clock::now();
   const auto replay = cli_.run("dlq", "replay", "--all", "--rate", "5/s");
   EXPECT_EQ(replay.code, 0) << replay.err;
+  EXPECT_GE(std::chrono::steady_clock::now() - began, 2s);
   EXPECT_EQ(sql("SELECT count(*) FROM dead WHERE replayed_at IS NOT NULL"), "11");
-  EXPECT_EQ(sql("SELECT max(replayed_at) - min(replayed_at) >= interval '1.9 seconds' FROM dead"), "t");
 }
 
 TEST_F(CliReplay, wrong_rates_and_options_are_refused) {
@@ -123,8 +124,8 @@ class CliReplayBehindEdit : public CliReplay {
  private:
   bool waiting(const std::string& sessions) {
     return eventually([&] {
-      return sql("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()") ==
-             sessions;
+      return sql("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND pid IN "
+                 "(SELECT pid FROM pg_locks WHERE relation = 'dead'::regclass)") == sessions;
     });
   }
   int edits_ = 0;

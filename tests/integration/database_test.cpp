@@ -327,6 +327,8 @@ TEST(Database, may_end_our_connections_while_loaded) {
   Config config = world.config("order = \"key\"\nlimit = 4\nbatch = 10");
   config.postgres->url = Secret(with_parameter(*postgres_url(), "application_name", world.topic()));
   Running consumer(config, [&](Consumer& app) { app.topic(world.topic(), slow_effect(world)); });
+  // A consumer does not start without its database.
+  ASSERT_TRUE(eventually([&] { return world.effects().rows > 0; })) << consumer.log_text();
   std::int64_t ended = 0;
   EXPECT_TRUE(eventually(
       [&] {
