@@ -120,14 +120,15 @@ TEST(CliTopKafka, once_waits_while_kafka_makes_progress) {
   if (kafka_servers().empty()) GTEST_SKIP() << "no Apache Kafka: TURNSTILE_TEST_KAFKA is not set";
   const OwnKafka kafka;
   std::vector<std::string> words{"top", "--once", "--json", "--kafka", kafka.servers()};
-  for (int i = 0; i < 1'000; ++i) words.push_back("no-such-" + std::to_string(i));
+  for (int i = 0; i < 2'000; ++i) words.push_back("no-such-" + std::to_string(i));
   const TemporaryFolder folder;
   CliProcess top(words, {}, folder.path());
-  // Each look-up waits up to 3 s. Between two stops a busy machine must have the time to answer.
-  for (int i = 0; i < 5; ++i) {
-    std::this_thread::sleep_for(600ms);
+  // Each look-up waits up to 3 s: a busy machine may answer none between two stops. All of them together take more than the
+  // 10 s without progress that end it.
+  for (int i = 0; i < 11; ++i) {
+    std::this_thread::sleep_for(i == 0 ? 600ms : 300ms);
     kafka.freeze();
-    std::this_thread::sleep_for(2s);
+    std::this_thread::sleep_for(1s);
     kafka.thaw();
   }
   const auto end = top.wait(120s);
