@@ -488,16 +488,17 @@ TEST_F(EngineTest, runs_other_topics_while_handlers_of_a_deleted_topic_end) {
 /// Its dead letters are stored when the door is open.
 class HoldsDeadLetters final : public ForwardingStore {
  public:
-  HoldsDeadLetters(std::shared_ptr<ports::Store> inner, Door& door) : ForwardingStore(std::move(inner)), door_(door) {}
+  HoldsDeadLetters(std::shared_ptr<ports::Store> inner, std::shared_ptr<Door> door)
+      : ForwardingStore(std::move(inner)), door_(std::move(door)) {}
   bool record_dead(const ports::DeadMessage& message) override {
     waits = true;
-    door_.wait();
+    door_->wait();
     return ForwardingStore::record_dead(message);
   }
   std::atomic<bool> waits{false};
 
  private:
-  Door& door_;
+  std::shared_ptr<Door> door_;
 };
 
 TEST_F(EngineTest, tells_whether_a_handler_or_another_system_holds_up_the_end) {
@@ -506,29 +507,32 @@ TEST_F(EngineTest, tells_whether_a_handler_or_another_system_holds_up_the_end) {
     topic(of, 1);
     topic(of + ".dlq", 1);
     publish(of, 1, of);
-    Door door;
+    const auto door = std::make_shared<Door>();
     const auto store = std::make_shared<HoldsDeadLetters>(inbox, door);
     Config c = config();
     c.consumer.drain_timeout = 50ms;
     std::atomic<bool> began{false};
-    Consumer app(c, Backends{broker, store});
-    app.topic(of, Pipeline([&](const Message&) {
-                    began = true;
-                    if (in_handler) door.wait();
-                    return Outcome::dead_letter("no");
-                  }) | transactional() |
-                      dead_letter())
+    std::optional<Consumer> app(std::in_place, c, Backends{broker, store});
+    app->topic(of, Pipeline([&began, door, in_handler](const Message&) {
+                     began = true;
+                     if (in_handler) door->wait();
+                     return Outcome::dead_letter("no");
+                   }) | transactional() |
+                       dead_letter())
         .observe(counts)
         .handle_signals(false)
         .logger(logger);
-    std::thread runs = start(app);
+    std::thread runs = start(*app);
     EXPECT_TRUE(eventually([&] { return in_handler ? began.load() : store->waits.load(); }));
-    app.stop();
+    app->stop();
     const std::string expected = in_handler ? "1 handlers still run 2000 ms after their stop_token was set"
                                             : "no handler of them runs: 1 workers wait for PostgreSQL";
     EXPECT_TRUE(eventually([&] { return log_text().find(expected) != std::string::npos; })) << log_text();
-    door.open();
+    door->open();
     runs.join();
+    app.reset();
+    // A worker that was left behind may still use what this test has.
+    EXPECT_TRUE(eventually([&] { return std::shared_ptr(store).use_count() == 2; }));
   }
 }
 
