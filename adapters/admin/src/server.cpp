@@ -121,9 +121,7 @@ Server::~Server() {
     impl_->stop.notify_all();
     // cpp-httplib forgets a stop() that comes just before its loop begins.
     do {
-      if (!impl_->server) continue;
-      impl_->server->cut();
-      impl_->server->stop();
+      if (impl_->server) impl_->server->end();
     } while (!impl_->stop.wait_for(lock, kStopAgain, [this] { return impl_->ended; }));
   }
   impl_->thread.join();

@@ -65,7 +65,7 @@ Judgement judge(const Facts& facts, const Place& place) {
   if (own) return {Fate::took_effect};
   if (facts.dead != nullptr) return {facts.dead->parked && !facts.dead->replayed_at ? Fate::parked : Fate::dead_letter};
   if (std::holds_alternative<RecordIds::ForAnother>(*facts.id)) return {Fate::for_another};
-  if (place.mode == Mode::by_offset || place.mode == Mode::numbered) return {of_progress(facts.offset, place)};
+  if (numbers_records(place.mode)) return {of_progress(facts.offset, place)};
   return of_ids(facts, place);
 }
 

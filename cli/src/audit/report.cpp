@@ -57,7 +57,7 @@ void print_records(const RecordAudit& records) {
   auto& sums = rows.emplace_back(std::vector<std::string>{"all", "", number(records.records())});
   for (const Fate fate : shown) sums.push_back(number(records.sum(fate)));
   fmt::print("{}\n", table(rows));
-  const bool counts = records.mode == Mode::by_offset || records.mode == Mode::numbered;
+  const bool counts = numbers_records(records.mode);
   if (counts) {
     fmt::print(
         "In mode {} the database has no ids, only how far each partition is settled: an effect cannot be compared with "

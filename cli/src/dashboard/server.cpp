@@ -175,10 +175,7 @@ Server::~Server() = default;
 
 int Server::port() const noexcept { return impl_->port; }
 void Server::run() { impl_->http.listen_after_bind(); }
-void Server::stop() {
-  impl_->http.cut();
-  impl_->http.stop();
-}
+void Server::stop() { impl_->http.end(); }
 
 std::string random_token() {
   std::array<unsigned char, 32> bytes{};

@@ -27,8 +27,11 @@ class BoundedServer final : public httplib::Server {
 
   /// Returns the port, or 0 if it is in use or the address is not one of this machine. Port 0: any free port.
   [[nodiscard]] int bind(const std::string& host, int port);
-  /// Closes the connections that make their threads wait. Call it before stop().
-  void cut() noexcept { cut_ = true; }
+  /// Closes the connections that make their threads wait, and ends listen_after_bind().
+  void end() {
+    cut_ = true;
+    stop();
+  }
 
  private:
   class Connection;
