@@ -337,28 +337,6 @@ std::vector<std::pair<std::int64_t, std::string>> ReplayPreview::skipped() const
   return all;
 }
 
-namespace {
-
-/// How many letters with a damaged row would be published, by topic, handler and reason.
-template <class IsPublished>
-std::map<std::array<std::string, 3>, std::int64_t> count_damaged(postgres::Admin& admin, postgres::DeadFilter filter,
-                                                                 IsPublished is_published) {
-  filter.damaged = true;
-  filter.most = kPage;
-  std::map<std::array<std::string, 3>, std::int64_t> counts;
-  do {
-    const auto page = admin.dead(filter);
-    for (const auto& letter : page.letters) {
-      if (!letter.replay_in_doubt && is_published(letter))
-        ++counts[{letter.from.at.topic, letter.handler, letter.reason}];
-    }
-    filter.after = page.next;
-  } while (filter.after);
-  return counts;
-}
-
-}  // namespace
-
 ReplayPreview preview_replay(const Config& config, postgres::Admin& admin, postgres::DeadFilter filter, bool by_reason,
                              std::optional<std::chrono::nanoseconds> interval) {
   ReplayPreview preview;
@@ -375,16 +353,21 @@ ReplayPreview preview_replay(const Config& config, postgres::Admin& admin, postg
   const auto part_of = [&](const std::string& reason, bool is_edited) {
     return replay_part({.reason = reason, .is_edited = is_edited, .is_asked_for = by_reason});
   };
+  // Whether they were edited, and how many.
+  const auto split = [](const postgres::DeadGroup& group) {
+    return std::array{std::pair(false, group.count - group.in_doubt - group.edited), std::pair(true, group.edited)};
+  };
   filter.most = std::numeric_limits<std::int64_t>::max();
   const auto groups = admin.dead_groups(filter, false).groups;
-  const auto damaged = count_damaged(admin, filter, [&](const postgres::DeadSummary& letter) {
-    return part_of(letter.reason, letter.edits > 0) == ReplayPart::published;
-  });
+  filter.damaged = true;
+  std::map<std::array<std::string, 3>, postgres::DeadGroup> damaged;
+  for (auto& group : admin.dead_groups(filter, false).groups)
+    damaged.insert_or_assign({group.topic, group.handler, group.reason}, std::move(group));
   for (auto group : groups) {
     if (group.in_doubt > 0) preview.left_out[{ReplayPart::in_doubt, ""}] += group.in_doubt;
-    const std::int64_t unchanged = group.count - group.in_doubt - group.edited;
+    const auto parts = split(group);
     group.count = 0;
-    for (const auto& [is_edited, count] : {std::pair(false, unchanged), std::pair(true, group.edited)}) {
+    for (const auto& [is_edited, count] : parts) {
       const auto part = part_of(group.reason, is_edited);
       if (part == ReplayPart::published) group.count += count;
       else if (count > 0) preview.left_out[{part, group.reason}] += count;
@@ -395,9 +378,12 @@ ReplayPreview preview_replay(const Config& config, postgres::Admin& admin, postg
       continue;
     }
     if (const auto found = damaged.find({group.topic, group.handler, group.reason}); found != damaged.end()) {
-      preview.cannot_be_sent["their rows were changed by hand (see turnstile dlq show)"] += found->second;
-      group.count = std::max<std::int64_t>(group.count - found->second, 0);
-      if (group.count == 0) continue;
+      for (const auto& [is_edited, count] : split(found->second)) {
+        if (part_of(group.reason, is_edited) != ReplayPart::published || count == 0) continue;
+        preview.cannot_be_sent["their rows were changed by hand (see turnstile dlq show)"] += count;
+        group.count -= count;
+      }
+      if (group.count <= 0) continue;  // fewer, if others were replayed between the two counts
     }
     preview.published.letters += group.count;
     preview.published.groups.push_back(std::move(group));
