@@ -129,6 +129,7 @@ void PostgresClaims::add_held(Pipeline& pipeline, HandlerId handler, const Messa
 
 void PostgresClaims::add_ends(Pipeline& pipeline, HandlerId handler, const MessageId& owner,
                               std::span<const ports::ClaimEnd> ends, const Places& places, ports::ClaimEnd::Kind kind) {
+  if (kind == ports::ClaimEnd::Kind::done && places.size() > 1) pipeline.add(sql().find_by_index, kCaller);
   add_held(pipeline, handler, owner, places.size(),
            [&](std::size_t i) -> const ports::HeldClaim& { return ends[places[i]].claim; });
   ArgumentBlock& to = pipeline.arguments();

@@ -42,6 +42,7 @@ struct Statements {
   std::string drop_done_claims;
   std::string begin_claims;
   std::string end_claims;
+  std::string find_by_index;
   std::string fail_claims;
   std::string give_claims_back;
   std::string renew_claims;
