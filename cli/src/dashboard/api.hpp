@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <semaphore>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,8 @@ class Query {
   std::map<std::string, std::string> values_;
 };
 
+inline constexpr std::ptrdiff_t kMostSearches = 8;
+
 class Api {
  public:
   struct Options {
@@ -57,8 +60,8 @@ class Api {
   Json stop_replay();
 
   Json message(const Query& query) const;
-  /// The records of a topic with an id: each delivery that is still in Kafka.
-  Json deliveries(const Query& query) const;
+  /// The records of a topic with an id: each delivery that is still in Kafka. At most kMostSearches at once.
+  Json deliveries(const Query& query);
 
   Json set_limit(const Json& body) const;
 
@@ -75,6 +78,7 @@ class Api {
   top::Watch watch_;
   Follower follower_;
   ReplayJob job_;
+  std::counting_semaphore<> searches_{kMostSearches};
 };
 
 }  // namespace turnstile::cli::dashboard

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <semaphore>
 
 #include "../database.hpp"
 #include "../dead_json.hpp"
@@ -24,6 +25,22 @@ using std::chrono::steady_clock;
 constexpr std::chrono::seconds kLongestSearch{20};
 constexpr std::chrono::seconds kKafkaPatience{10};
 constexpr std::size_t kMostFound = 200;
+
+/// A search keeps a thread of the server for up to kLongestSearch, and the page needs some.
+class SearchTurn {
+ public:
+  explicit SearchTurn(std::counting_semaphore<>& free) : free_(free) {
+    if (!free_.try_acquire())
+      throw Refusal(fmt::format("{} searches through topics are running already; search again when one has ended",
+                                kMostSearches));
+  }
+  ~SearchTurn() { free_.release(); }
+  SearchTurn(const SearchTurn&) = delete;
+  SearchTurn& operator=(const SearchTurn&) = delete;
+
+ private:
+  std::counting_semaphore<>& free_;
+};
 
 MessageId id_of(const Query& query) {
   const auto text = query.text("id");
@@ -92,7 +109,7 @@ Json Api::message(const Query& query) const {
   return json;
 }
 
-Json Api::deliveries(const Query& query) const {
+Json Api::deliveries(const Query& query) {
   const MessageId id = id_of(query);
   const auto topic = query.text("topic");
   if (!topic) throw UsageError("topic=NAME is missing");
@@ -105,6 +122,7 @@ Json Api::deliveries(const Query& query) const {
   }
   const auto settings = config_.topics.find(*topic);
   const RecordIds ids(*topic, settings == config_.topics.end() ? TopicSettings{} : settings->second, config_.group());
+  const SearchTurn turn(searches_);
   auto admin = open_admin(config_);
   const auto known = inspect(admin, id, std::nullopt);
   kafka::RecordReader reader(require_kafka(config_), *topic, nullptr, kKafkaPatience);
