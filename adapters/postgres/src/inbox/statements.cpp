@@ -167,125 +167,6 @@ constexpr std::string_view kRespond = R"(
 INSERT INTO @.response (handler, id, body) VALUES ($1::smallint, $2::uuid, $3::bytea)
 ON CONFLICT (handler, id) DO UPDATE SET body = excluded.body, replied_at = excluded.replied_at)";
 
-/// A row with NULL means that the fence is valid. Each other row is a message. Either this call claimed it (with its
-/// fence) or parked it just now, or another owner has it, as it was when the statement began. A message without a row
-/// was claimed by another owner in the meantime.
-/// $10 are the owners of this call and of calls whose answer was lost, so that nothing ran under them. The database may
-/// have lost a row of a message in doubt, or what its row became: a message that had failed may have taken effect since.
-/// It is parked, unless the next statement finds its id in the inbox.
-constexpr std::string_view kTakeClaims = R"(
-), given AS MATERIALIZED (
-  SELECT * FROM unnest($7::uuid[], $8::bigint[], $9::bigint[], $13::bigint[]) AS e (id, record_offset, fingerprint, in_doubt)
-), taken AS (
-  INSERT INTO @.claim AS c (handler, id, owner, slot, record_offset, fingerprint, expires_at, state, unbegun_by, unbegun_in)
-  SELECT $3::smallint, e.id, ($10::uuid[])[1], $4::integer, e.record_offset, e.fingerprint,
-         clock_timestamp() + $11::bigint * interval '1 millisecond',
-         CASE WHEN e.in_doubt = 1 AND NOT $12::boolean THEN 'parked' ELSE 'claimed' END,
-         CASE WHEN NOT $14::boolean THEN ($10::uuid[])[1] END, pg_catalog.pg_postmaster_start_time()
-    FROM given e WHERE EXISTS (SELECT 1 FROM owner) ORDER BY e.id
-  ON CONFLICT (handler, id) DO UPDATE
-     SET state = CASE WHEN excluded.state = 'parked' THEN 'parked'
-                      WHEN c.state = 'failed' OR c.owner = ANY ($10::uuid[]) OR $12::boolean
-                        OR (c.unbegun_by = c.owner AND c.unbegun_in = pg_catalog.pg_postmaster_start_time())
-                      THEN 'claimed' ELSE 'parked' END,
-         owner = excluded.owner, fence = c.fence + 1, expires_at = excluded.expires_at, slot = excluded.slot,
-         record_offset = excluded.record_offset, fingerprint = coalesce(excluded.fingerprint, c.fingerprint), error = NULL,
-         claimed_at = excluded.claimed_at, unbegun_by = excluded.unbegun_by, unbegun_in = excluded.unbegun_in
-   WHERE c.state = 'failed' OR (c.state = 'claimed' AND (c.owner = ANY ($10::uuid[]) OR c.expires_at < clock_timestamp()))
-  RETURNING id, state, fence
-)
-SELECT NULL::uuid, NULL::text, NULL::bigint, NULL::bigint, NULL::bigint, NULL::boolean FROM owner
-UNION ALL SELECT id, state, fence, NULL, NULL, NULL FROM taken
-UNION ALL
-SELECT c.id, CASE c.state WHEN 'claimed' THEN 'running' ELSE c.state END, c.fence, c.fingerprint,
-       greatest(0, extract(epoch FROM c.expires_at - clock_timestamp()) * 1000)::bigint,
-       (c.slot, c.record_offset) <> ($4::integer, g.record_offset)
-  FROM given g JOIN @.claim c ON c.handler = $3::smallint AND c.id = g.id
- WHERE EXISTS (SELECT 1 FROM owner) AND NOT EXISTS (SELECT 1 FROM taken t WHERE t.id = g.id))";
-
-/// A claim waits for the transaction that ends another claim of the same message. It cannot see the id that this
-/// transaction commits. A second statement, run once the claim is held, can see it. Few of the ids are known, so the
-/// claims are looked up last.
-constexpr std::string_view kDropDoneClaims = R"(
-WITH known AS MATERIALIZED (
-  SELECT id, fingerprint FROM @.inbox WHERE handler = $1::smallint AND id = ANY ($2::uuid[])
-), dropped AS (
-  DELETE FROM @.claim WHERE handler = $1::smallint AND id = ANY (ARRAY(SELECT id FROM known)) AND owner = $3::uuid
-  RETURNING id
-)
-SELECT k.id, k.fingerprint FROM known k JOIN dropped d ON d.id = k.id)";
-
-/// The claims that the owner still holds, of those that it names.
-constexpr std::string_view kHeld = R"(
-WITH given AS MATERIALIZED (
-  SELECT * FROM unnest($2::uuid[], $3::bigint[]{}) AS g (id, fence{}) ORDER BY g.id
-), held AS MATERIALIZED (
-  SELECT h.id, h.fence{}
-    FROM given g CROSS JOIN LATERAL (
-         SELECT c.id, c.fence FROM @.claim c
-          WHERE c.handler = $1::smallint AND c.id = g.id AND c.fence = g.fence AND c.owner = $4::uuid AND c.state = 'claimed'
-            FOR UPDATE) h
-)";
-
-/// It also compares the owner: a process of an older version takes claims over and does not know this column.
-constexpr std::string_view kBeginClaims = R"(
-), begun AS (
-  UPDATE @.claim SET unbegun_by = NULL WHERE handler = $1::smallint AND id = ANY (ARRAY(SELECT id FROM held))
-)
-SELECT id FROM held)";
-
-/// It locks the claims as it finds them. With kFindByIndex that is the order of ids (hazard: insert-order). To lock them
-/// first, as kHeld does, would cost a fourth more.
-constexpr std::string_view kEndClaims = R"(
-WITH given AS MATERIALIZED (
-  SELECT * FROM unnest($2::uuid[], $3::bigint[], $5::bytea[]) AS g (id, fence, response) ORDER BY g.id
-), gone AS (
-  DELETE FROM @.claim c USING given g
-   WHERE c.handler = $1::smallint AND c.id = g.id AND c.fence = g.fence AND c.owner = $4::uuid AND c.state = 'claimed'
-  RETURNING c.id, c.slot, c.record_offset, c.fingerprint, g.response
-), taken_in AS (
-  INSERT INTO @.inbox (handler, id, slot, record_offset, fingerprint)
-  SELECT $1::smallint, id, slot, record_offset, fingerprint FROM gone ORDER BY id ON CONFLICT DO NOTHING
-), replied AS (
-  INSERT INTO @.response (handler, id, body) SELECT $1::smallint, id, response FROM gone WHERE response IS NOT NULL ORDER BY id
-  ON CONFLICT (handler, id) DO UPDATE SET body = excluded.body, replied_at = excluded.replied_at
-)
-SELECT id FROM gone)";
-
-/// Until the end of the transaction, rows are found through indexes, in their order.
-constexpr std::string_view kFindByIndex =
-    "SELECT pg_catalog.set_config('enable_seqscan', 'off', true), pg_catalog.set_config('enable_bitmapscan', 'off', true)";
-
-constexpr std::string_view kFailClaims = R"(
-), failed AS (
-  UPDATE @.claim c SET state = 'failed', error = h.more FROM held h WHERE c.handler = $1::smallint AND c.id = h.id
-)
-SELECT id FROM held)";
-
-/// No outside system has seen the fence of a first claim. The fence of a later claim must continue to grow, so its row
-/// stays.
-constexpr std::string_view kGiveClaimsBack = R"(
-), gone AS (
-  DELETE FROM @.claim WHERE handler = $1::smallint AND id = ANY (ARRAY(SELECT id FROM held WHERE fence = 1))
-), kept AS (
-  UPDATE @.claim SET state = 'failed' WHERE handler = $1::smallint AND id = ANY (ARRAY(SELECT id FROM held WHERE fence > 1))
-)
-SELECT id FROM held)";
-
-constexpr std::string_view kRenewClaims = R"(
-), renewed AS (
-  UPDATE @.claim SET expires_at = clock_timestamp() + $5::bigint * interval '1 millisecond'
-   WHERE handler = $1::smallint AND id = ANY (ARRAY(SELECT id FROM held))
-)
-SELECT id FROM held)";
-
-const std::string count_of_claims = R"(
-SELECT count(*) FILTER (WHERE state = 'claimed' AND NOT is_over), count(*) FILTER (WHERE state = 'claimed' AND is_over),
-       count(*) FILTER (WHERE state = 'failed'), count(*) FILTER (WHERE state = 'parked')
-  FROM (SELECT state, expires_at < clock_timestamp() AND NOT )" +
-                                    not_begun + R"( AS is_over
-          FROM @.claim WHERE $1::smallint IS NULL OR handler = $1::smallint) k)";
-
 /// No row: the epoch is over, or the database has another history. Nothing is read below $4. The watermark is not used
 /// as that bound: if Kafka's offset is lower, messages below the watermark run again.
 constexpr std::string_view kBlame = R"(
@@ -497,20 +378,6 @@ class InSchema {
   std::string prefix_;
 };
 
-/// With or without a third array, which has one value for each claim.
-std::string held(std::string_view with) {
-  std::string text;
-  std::string_view rest = kHeld;
-  const std::string parts[] = {with.empty() ? "" : ", $5::" + std::string(with) + "[]", with.empty() ? "" : ", more",
-                               with.empty() ? "" : ", g.more"};
-  for (const std::string& part : parts) {
-    const auto at = rest.find("{}");
-    text.append(rest.substr(0, at)).append(part);
-    rest.remove_prefix(at + 2);
-  }
-  return text.append(rest);
-}
-
 }  // namespace
 
 Statements::Statements(const std::string& schema) {
@@ -545,12 +412,12 @@ Statements::Statements(const std::string& schema) {
   take_claims = in(kOwner) + in(kFenced) + in(kTakeClaims);
   take_free_claims = in(kOwner) + in(kFree) + in(kTakeClaims);
   drop_done_claims = in(kDropDoneClaims);
-  begin_claims = in(held("")) + in(kBeginClaims);
+  begin_claims = in(select_held("")) + in(kBeginClaims);
   end_claims = in(kEndClaims);
   find_by_index = kFindByIndex;
-  fail_claims = in(held("text")) + in(kFailClaims);
-  give_claims_back = in(held("")) + in(kGiveClaimsBack);
-  renew_claims = in(held("")) + in(kRenewClaims);
+  fail_claims = in(select_held("text")) + in(kFailClaims);
+  give_claims_back = in(select_held("")) + in(kGiveClaimsBack);
+  renew_claims = in(select_held("")) + in(kRenewClaims);
   count_claims = in(count_of_claims);
   blame = in(kBlame);
   suspects = in(kSuspects);
