@@ -127,6 +127,7 @@ void Checks::count_marks(const Event& event) {
     case Outcome::revived: mark(Mark::revived); break;
     case Outcome::stale: mark(Mark::stale); break;
     case Outcome::not_allowed: mark(Mark::not_allowed); break;
+    case Outcome::elsewhere: break;  // this log is not divided
   }
   const bool applied = effects_.outcome == Outcome::applied;
   if (std::holds_alternative<VersionSet>(event.body)) mark(applied ? Mark::version_switched : Mark::version_refused);

@@ -82,7 +82,7 @@ void Process::begin() {
 
 std::shared_ptr<ports::Limiter> Process::open(const LimiterUse& use, bool service) {
   if (!domain_) return nullptr;
-  return domain_->open(use.name, static_cast<std::int64_t>(use.limit), service, nullptr);
+  return domain_->open(use.name, static_cast<std::int64_t>(use.limit), service, [] { return ports::LimiterState{}; });
 }
 
 // --- time ------------------------------------------------------------------------------------------------------------

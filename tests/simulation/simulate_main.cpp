@@ -6,6 +6,7 @@
 #include <iostream>
 #include <string_view>
 
+#include "tests/simulation/divided.hpp"
 #include "tests/simulation/simulate.hpp"
 #include "tokens/planted.hpp"
 
@@ -19,12 +20,14 @@ constexpr std::string_view kUsage =
 simulate --seed S      runs one, and tells what happened in it
          [--without FAULT]… [--chaos-ms N]   as a failing seed is printed, once it was made smaller
          [--plant NAME]                      with a known bug in place
+simulate --divided N [--first S]   runs N seeds in which the log is divided; N = 1 tells what happened
 )";
 
 struct Options {
   std::uint64_t seeds = 10'000;
   std::uint64_t first = 1;
   std::optional<Plan> plan;
+  std::uint64_t divided = 0;
 };
 
 bool number(std::string_view text, std::uint64_t& into) {
@@ -68,6 +71,8 @@ std::optional<Options> parse(int count, char** arguments) {
       options.seeds = parsed;
     } else if (name == "--first") {
       options.first = parsed;
+    } else if (name == "--divided") {
+      options.divided = parsed;
     } else if (name == "--seed") {
       options.plan = plan_for(parsed);
     } else if (name == "--chaos-ms" && options.plan) {
@@ -102,6 +107,19 @@ int run_all(const Options& options) {
   return 1;
 }
 
+int run_all_divided(const Options& options) {
+  if (options.divided == 1) {
+    DividedMarks marks;
+    const auto why = run_divided(options.first, marks, &std::cout);
+    std::cout << (why ? "BROKEN: " + *why : "All invariants hold.") << '\n';
+    return why ? 1 : 0;
+  }
+  const DividedOutcome outcome = run_many_divided(options.first, options.divided);
+  if (outcome.seed) std::cout << "BROKEN: seed " << *outcome.seed << ": " << outcome.why << '\n';
+  else std::cout << outcome.runs << " seeds: all invariants hold.\n";
+  return outcome.seed ? 1 : 0;
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -110,5 +128,6 @@ int main(int count, char** arguments) {
     std::cerr << kUsage;
     return 2;
   }
+  if (options->divided > 0) return run_all_divided(*options);
   return options->plan ? run_one(*options->plan) : run_all(*options);
 }

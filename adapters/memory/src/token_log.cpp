@@ -54,6 +54,17 @@ std::optional<ports::TokenLog::Snapshot> MemoryTokenTopic::snapshot(std::int64_t
   return ports::TokenLog::Snapshot{.number = number, .bytes = snapshots_[static_cast<std::size_t>(number)]};
 }
 
+std::shared_ptr<MemoryTokenTopic> MemoryTokenParts::part(std::uint32_t number) {
+  const std::lock_guard lock(mutex_);
+  auto& topic = parts_[number];
+  if (!topic) topic = std::make_shared<MemoryTokenTopic>();
+  return topic;
+}
+
+TokenLogParts open_parts(std::shared_ptr<MemoryTokenParts> log) {
+  return [log = std::move(log)](std::uint32_t part) { return std::make_unique<MemoryTokenLog>(log->part(part)); };
+}
+
 std::optional<ports::TokenLog::Snapshot> MemoryTokenLog::snapshot(std::int64_t before) {
   if (is_away()) throw BrokerError(Code::kafka_unavailable, "the token log in memory is unavailable");
   return topic_->snapshot(before);

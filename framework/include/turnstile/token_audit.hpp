@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "turnstile/ports/token_log.hpp"
+#include "turnstile/tokens.hpp"
 
 namespace turnstile {
 
@@ -38,6 +38,9 @@ struct TokenAudit {
 
 /// Reads the log from its beginning to its end at the time of the call. It writes nothing. Throws BrokerError,
 /// TokenLogTrimmed if records are deleted meanwhile, and TokenLogBroken.
-TokenAudit audit_token_log(ports::TokenLog& log);
+/// `others` opens the other parts of a log that is divided: the findings are those of all parts, in the order of the
+/// parts; the first and last positions are those of part 0; it is known from the first position of each. Without
+/// `others` it throws TokenLogBroken for such a log.
+TokenAudit audit_token_log(ports::TokenLog& log, const TokenLogParts& others = {});
 
 }  // namespace turnstile

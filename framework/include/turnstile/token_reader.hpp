@@ -56,8 +56,9 @@ struct TokenRecord {
 /// reader read them.
 class TokenReader {
  public:
-  /// Asks the log for its first and last position.
-  explicit TokenReader(std::unique_ptr<ports::TokenLog> log);
+  /// Asks the log for its first and last position. `others` opens the other parts of a log that is divided; without it,
+  /// permits() of such a log throws TokenLogBroken.
+  explicit TokenReader(std::unique_ptr<ports::TokenLog> log, TokenLogParts others = {});
   ~TokenReader();
 
   /// "topic 'x' at host:9092", for messages.
@@ -94,7 +95,22 @@ class TokenReader {
   /// The state after position(). Throws TokenLogBroken if it is unknown.
   [[nodiscard]] PermitsView permits() const;
   /// The time of a record that was read, for the last million records. 0: unknown.
-  [[nodiscard]] std::int64_t time_of(std::int64_t position) const;
+  [[nodiscard]] std::int64_t time_of(std::int64_t position, std::uint32_t part = 0) const;
+
+  /// The number of parts of the log, as far as it was read. 1: it is not divided. Records, positions and the state of
+  /// this reader are those of part 0. In a divided log no permits are granted there.
+  [[nodiscard]] std::uint32_t parts() const;
+  /// Reads the other parts up to now, for permits(). start() does it too when it begins at the end.
+  void refresh();
+  /// Divides a log of one part, which must have that many partitions. The number cannot be changed later. Does nothing
+  /// if the log has that many parts already. Waits up to `timeout`. False: it was not read back in time, and may come
+  /// into effect later. Throws Error if the members cannot follow such a log.
+  bool divide(std::uint32_t parts, std::chrono::milliseconds timeout);
+  /// Why its members cannot follow a divided log now, and what to do. Empty: the log can be divided.
+  [[nodiscard]] std::string why_not_divided() const;
+  /// After a division: the limiters of which permits are still in use in part 0. They, and the others of the same parts,
+  /// are not granted before those have returned.
+  [[nodiscard]] std::vector<std::string> still_moving() const;
 
   /// As TokenDomain::set_limit. If another program sets the limit at the same time, this function notices that and sets
   /// it again. False: it was not read back in time, and may come into effect later. Throws Error if the log's members

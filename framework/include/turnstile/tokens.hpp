@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -76,6 +77,7 @@ struct PermitsView {
   /// A limiter, and the holders of its permits.
   struct Entry {
     std::string limiter;                      ///< the limiter's name
+    std::uint32_t part = 0;                   ///< of the log, where it lives; its holders' positions are of this part
     std::int64_t limit = 0;                   ///< the limit in effect
     std::optional<std::int64_t> set;          ///< by an operator; overrides the configured values
     std::vector<std::int64_t> configured;     ///< by the members; the lowest is in effect
@@ -126,11 +128,22 @@ class TokenDomain : public ports::Limiters {
   [[nodiscard]] LimitersHealth health() const override = 0;
 };
 
+/// Opens a part of a token log: each call another object. Part 0 is the whole log until the log is divided
+/// (`turnstile limits divide`). Any thread may call it. It never returns null, and may throw any exception.
+using TokenLogParts = std::function<std::unique_ptr<ports::TokenLog>(std::uint32_t part)>;
+
 /// Joins the domain of this log. It reads the newest snapshot on the calling thread, then follows the log on its own
 /// thread. It leaves the domain when the last reference to it, its limiters and their permits is dropped; that takes up
 /// to 2 s.
-/// `log` must not be null. If `logger` is null, it logs to stderr. Throws BrokerError if the log cannot be read, and
-/// TokenLogBroken if it cannot be understood.
+/// In a divided log it joins the parts of the limiters that it opens: open() and set_limit() of the first limiter of a
+/// part open that part on the calling thread, and throw what `open_log` throws. permits() then shows only the parts that
+/// this process has joined.
+/// If `logger` is null, it logs to stderr. Throws BrokerError if the log cannot be read, and TokenLogBroken if it cannot
+/// be understood.
+std::shared_ptr<TokenDomain> join_token_domain(TokenLogParts open_log, const TokenSettings& settings,
+                                               std::shared_ptr<spdlog::logger> logger);
+
+/// As above, for a log that is not divided. `log` must not be null.
 std::shared_ptr<TokenDomain> join_token_domain(std::unique_ptr<ports::TokenLog> log, const TokenSettings& settings,
                                                std::shared_ptr<spdlog::logger> logger);
 

@@ -35,7 +35,7 @@ std::string commands_of_operators(const tokens::State& state) {
 }
 
 /// It asks for the log's beginning first: a snapshot is stored before the records that it covers are deleted.
-tokens::State DomainSnapshots::newest() {
+tokens::State DomainSnapshots::newest(tokens::State first) {
   const std::int64_t begin = log_.begin();
   int found = 0, too_old = 0;
   for (auto kept = log_.snapshot(); kept && too_old < kOldSnapshots; kept = log_.snapshot(kept->number)) {
@@ -65,7 +65,7 @@ tokens::State DomainSnapshots::newest() {
     }
     return std::move(*state);
   }
-  if (begin == 0) return {};
+  if (begin == 0) return first;
   throw TokenLogBroken(log_.name() + " begins at position " + std::to_string(begin) +
                        ", and no snapshot reaches that far (" + std::to_string(found) +
                        " were found): it is unknown which members hold permits. Stop all members of the domain, delete "

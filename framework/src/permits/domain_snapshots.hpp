@@ -18,7 +18,7 @@ class DomainSnapshots {
 
   /// The newest readable snapshot from which the log continues, or the empty state. Throws TokenLogBroken if there is
   /// no such snapshot, and the log does not begin at 0.
-  tokens::State newest();
+  tokens::State newest(tokens::State first = {});
   /// Stores a snapshot and trims the log, if it is time.
   void keep(const tokens::State& state, const tokens::Member& member);
 

@@ -26,8 +26,11 @@ void LimitChanges::read(const tokens::Event& event, const tokens::Effects& effec
     if (!change->sent || change->event != event) continue;
     change->done = effects.outcome == tokens::Effects::Outcome::applied;
     change->not_allowed = effects.outcome == tokens::Effects::Outcome::not_allowed;
-    // Stale: another change came between, so it is repeated. But an unknown limiter cannot be unset.
-    change->over = change->done || change->not_allowed || (!change->limit && !state.limiters.contains(change->limiter));
+    change->elsewhere = effects.outcome == tokens::Effects::Outcome::elsewhere;
+    // Stale: another change came between, or the part is not open yet, so it is repeated. But an unknown limiter cannot
+    // be unset.
+    const bool is_unknown = !state.closed && !state.limiters.contains(change->limiter);
+    change->over = change->done || change->not_allowed || change->elsewhere || (!change->limit && is_unknown);
     change->sent = false;
   }
 }

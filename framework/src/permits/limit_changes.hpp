@@ -18,7 +18,8 @@ struct LimitChange {
   tokens::Event event{};
   bool sent = false;
   bool done = false, not_allowed = false;
-  bool over = false;  ///< accepted, or it never will be
+  bool elsewhere = false;  ///< the limiter's home is another part
+  bool over = false;       ///< accepted, or it never will be
 };
 
 /// Not thread-safe.

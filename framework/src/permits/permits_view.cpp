@@ -1,8 +1,12 @@
 #include "permits/permits_view.hpp"
 
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <numeric>
 #include <set>
+#include <string>
+#include <utility>
 
 #include "tokens/apply.hpp"
 
@@ -66,9 +70,10 @@ PermitsView view_of(const tokens::State& state) {
   for (const auto& [name, limiter] : state.limiters) {
     auto& entry = view.limiters.emplace_back();
     entry.limiter = name;
+    entry.part = state.part;
     entry.limit = static_cast<std::int64_t>(limiter.limit());
     entry.reserved = static_cast<std::int64_t>(limiter.reserved);
-    entry.set_aside = static_cast<std::int64_t>(limiter.limit() - limiter.shared());
+    entry.set_aside = static_cast<std::int64_t>(std::min(limiter.limit(), limiter.aside()));
     if (limiter.set) entry.set = static_cast<std::int64_t>(*limiter.set);
     for (const auto& [id, holding] : limiter.holdings) {
       if (holding.limit > 0) entry.configured.push_back(static_cast<std::int64_t>(holding.limit));
@@ -87,6 +92,26 @@ PermitsView view_of(const tokens::State& state) {
     change.at_ms = set.at_ms;
   }
   return view;
+}
+
+PermitsView merged(std::vector<PermitsView> parts) {
+  if (parts.size() == 1) return std::move(parts.front());
+  PermitsView all;
+  std::map<std::string, PermitsView::Entry> limiters;
+  for (auto part = parts.rbegin(); part != parts.rend(); ++part) {  // what the home says of a limiter comes first
+    all.position = part->position;
+    for (auto& entry : part->limiters) {
+      const auto [known, is_new] = limiters.try_emplace(entry.limiter, entry);
+      if (is_new) continue;
+      known->second.reserved += entry.reserved;
+      std::move(entry.holders.begin(), entry.holders.end(), std::back_inserter(known->second.holders));
+    }
+    std::move(part->limit_changes.begin(), part->limit_changes.end(), std::back_inserter(all.limit_changes));
+  }
+  for (auto& [name, entry] : limiters) all.limiters.push_back(std::move(entry));
+  std::stable_sort(all.limit_changes.begin(), all.limit_changes.end(),
+                   [](const auto& a, const auto& b) { return a.at_ms < b.at_ms; });
+  return all;
 }
 
 }  // namespace turnstile::detail

@@ -8,6 +8,7 @@
 #include "support/deadline.hpp"
 #include "tokens/apply.hpp"
 #include "tokens/member_settings.hpp"
+#include "tokens/parts.hpp"
 #include "tokens/snapshot.hpp"
 #include "tokens/wire.hpp"
 #include "turnstile/error.hpp"
@@ -36,10 +37,14 @@ void add(std::vector<Finding>& to, Finding finding) {
 
 class Replay {
  public:
-  explicit Replay(ports::TokenLog& log) : log_(log) {
+  /// `first`: the state before the log's first record.
+  explicit Replay(ports::TokenLog& log, tokens::State first = {}) : log_(log), first_(std::move(first)) {
     audit_.begin = log.begin();
     audit_.end = log.end();
   }
+
+  /// At the end.
+  [[nodiscard]] const tokens::State& state() const { return state_; }
 
   TokenAudit run() {
     collect_snapshots();
@@ -84,7 +89,7 @@ class Replay {
     }
     if (audit_.begin == 0) {
       if (oldest) expected_.emplace(oldest->last, tokens::digest(*oldest));
-      oldest = tokens::State{};
+      oldest = first_;
     }
     audit_.known = oldest.has_value();
     if (oldest) state_ = std::move(*oldest);
@@ -140,6 +145,7 @@ class Replay {
   }
 
   ports::TokenLog& log_;
+  const tokens::State first_;
   const std::int64_t digest_every_ = tokens::MemberSettings{}.checkpoint_every;  ///< as members do
   TokenAudit audit_;
   tokens::State state_;
@@ -150,6 +156,31 @@ class Replay {
 
 }  // namespace
 
-TokenAudit audit_token_log(ports::TokenLog& log) { return Replay(log).run(); }
+namespace {
+
+template <class Finding>
+void add_all(std::vector<Finding>& to, std::vector<Finding> from) {
+  for (Finding& finding : from) add(to, std::move(finding));
+}
+
+}  // namespace
+
+TokenAudit audit_token_log(ports::TokenLog& log, const TokenLogParts& others) {
+  Replay first(log);
+  TokenAudit all = first.run();
+  for (std::uint32_t part = 1; part < first.state().parts; ++part) {
+    if (!others) throw TokenLogBroken(log.name() + " is divided into parts, and only its first part was opened");
+    const auto other = others(part);
+    TokenAudit audit = Replay(*other, tokens::first_state(first.state(), part)).run();
+    all.known = all.known && audit.known;
+    all.records += audit.records;
+    all.compared += audit.compared;
+    for (auto& difference : audit.differences) difference.what += " of part " + std::to_string(part);
+    add_all(all.excesses, std::move(audit.excesses));
+    add_all(all.differences, std::move(audit.differences));
+    add_all(all.lowered, std::move(audit.lowered));
+  }
+  return all;
+}
 
 }  // namespace turnstile

@@ -30,7 +30,7 @@ bool continues_after_trimming() { return !TURNSTILE_PLANTED(trimmed_is_broken); 
 }  // namespace
 
 DomainMember::DomainMember(std::unique_ptr<ports::TokenLog> log, const TokenSettings& settings,
-                           std::shared_ptr<spdlog::logger> logger, DomainEnvironment environment)
+                           std::shared_ptr<spdlog::logger> logger, DomainEnvironment environment, tokens::State first)
     : settings_(settings),
       environment_(std::move(environment)),
       run_log_(std::move(logger), own_name(settings.client.substr(0, tokens::kLongestName))),
@@ -38,7 +38,14 @@ DomainMember::DomainMember(std::unique_ptr<ports::TokenLog> log, const TokenSett
       snapshots_(*log_, run_log_, settings.snapshot_every),
       reports_(*log_, run_log_, settings),
       member_(member_settings(settings, environment_)) {
-  state_ = snapshots_.newest();
+  const std::uint32_t part = first.part;
+  const std::uint64_t division = first.division;
+  state_ = snapshots_.newest(std::move(first));
+  if (state_.part != part || (part > 0 && state_.division != division)) {
+    throw TokenLogBroken("the snapshot of " + log_->name() +
+                         " is not one of this part of this log. Stop all members of the domain, delete the topic and "
+                         "its snapshots, then start the members again");
+  }
   log_->seek(state_.last + 1);
 }
 
@@ -54,13 +61,17 @@ void DomainMember::start() {
   thread_ = std::thread([self = shared_from_this()] { self->run(); });
 }
 
-void DomainMember::stop() {
+void DomainMember::request_stop() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
   changed_.notify_all();
   log_->wake();
+}
+
+void DomainMember::stop() {
+  request_stop();
   // The caller may run on this very thread: a callback can drop the last reference.
   if (thread_.get_id() == std::this_thread::get_id()) thread_.detach();
   else thread_.join();
@@ -119,7 +130,10 @@ void DomainMember::step() {
     look_at_the_clock(at);
     for (const auto& record : records) take(record, at);
     if (failed) writing_failed(at);
-    if (at >= write_again_at_ && behind_.empty()) changes_.send(*log_, state_.last);
+    if (at >= write_again_at_ && behind_.empty()) {
+      changes_.send(*log_, state_.last);
+      say_opened(at);
+    }
     drop_unused(at);
     orders = pump(at);
     snapshots_.keep(state_, member_);
@@ -127,6 +141,7 @@ void DomainMember::step() {
     if (member_.phase() == tokens::Member::Phase::halted) run_log_.error(Code::member_halted, member_.why_halted());
   }
   carry_out(std::move(orders));
+  if (on_moved_ && let_move()) on_moved_();
   if (records.empty()) return;
   {
     const std::lock_guard lock(mutex_);

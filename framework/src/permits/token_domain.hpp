@@ -7,20 +7,17 @@
 //    └────────── events ─────────┘◀──── demand ─────┘
 
 #include <condition_variable>
-#include <map>
-#include <memory>
 #include <mutex>
 #include <optional>
-#include <string>
 #include <thread>
 
 #include "permits/domain_environment.hpp"
 #include "permits/domain_reports.hpp"
 #include "permits/domain_snapshots.hpp"
 #include "permits/limit_changes.hpp"
+#include "permits/named_limiter.hpp"
 #include "permits/permit_pool.hpp"
 #include "support/run_log.hpp"
-#include "support/wake_up.hpp"
 #include "tokens/member.hpp"
 #include "turnstile/tokens.hpp"
 
@@ -29,27 +26,48 @@ namespace turnstile::detail {
 /// Lives until its thread has ended. Thread-safe.
 class DomainMember final : public std::enable_shared_from_this<DomainMember> {
  public:
+  /// `first`: the state before the log's first record.
   DomainMember(std::unique_ptr<ports::TokenLog> log, const TokenSettings& settings,
                std::shared_ptr<spdlog::logger> logger,
-               DomainEnvironment environment = DomainEnvironment::of_this_process());
+               DomainEnvironment environment = DomainEnvironment::of_this_process(), tokens::State first = {});
 
   void start();
+  void request_stop();
   /// Returns unused permits, and ends the thread.
   void stop();
 
-  /// The limiter keeps `owner` alive. `outlives_fence`: the fences of on_claimed() do not reject the effects of its
-  /// work.
-  std::shared_ptr<ports::Limiter> open(const std::string& name, std::int64_t limit, bool outlives_fence,
-                                       std::shared_ptr<void> owner);
+  /// What a limiter shows of itself. It keeps the domain alive.
+  using Look = std::function<ports::LimiterState()>;
+  /// `outlives_fence`: the fences of on_claimed() do not reject the effects of its work. Null: this is the directory of
+  /// a divided log, and the limiter is not used here.
+  std::shared_ptr<ports::Limiter> open(const std::string& name, std::int64_t limit, bool outlives_fence, Look look);
+  [[nodiscard]] ports::LimiterState state_of(const std::string& name, std::int64_t configured) const;
   void on_claimed(const std::string& group, const std::string& store, const TopicPartition& at, Epoch epoch);
   void wait_until_claimed();
   void on_revoked(const std::string& group, std::span<const TopicPartition> partitions);
   [[nodiscard]] PermitsView permits() const;
-  bool set_limit(const std::string& limiter, std::optional<std::int64_t> limit, std::chrono::milliseconds timeout);
+  /// Absent: the limiter's home is another part.
+  std::optional<bool> set_limit(const std::string& limiter, std::optional<std::int64_t> limit,
+                                std::chrono::milliseconds timeout);
   bool wait_until_joined(std::chrono::milliseconds timeout);
   [[nodiscard]] std::string halted() const;
   [[nodiscard]] LimitersHealth health() const;
   [[nodiscard]] std::optional<ports::TokenLogState> log_state() const;
+  // --- for a log that is divided (tokens/parts.hpp) ---
+  [[nodiscard]] std::uint32_t parts() const;  ///< as far as it has read
+  [[nodiscard]] tokens::State first_state_of(std::uint32_t part) const;
+  /// Of the directory: see tokens::moved_out().
+  [[nodiscard]] std::optional<tokens::Opened> moved_out(std::uint32_t part) const;
+  /// Of the directory: limiters of this process that have left it since the last call.
+  NamedLimiters take_moved();
+  /// Their new member, which does not use them yet.
+  void adopt(NamedLimiters limiters);
+  /// A part grants nothing before it is opened.
+  [[nodiscard]] bool is_closed() const;
+  void open_part(tokens::Opened opened);
+  [[nodiscard]] bool uses(const std::string& limiter) const;
+  /// Of the directory: the thread calls it after records were read, or limiters have left. Set it before start().
+  void on_moved(std::function<void()> look) { on_moved_ = std::move(look); }
 
   // --- for the simulator, which calls it in place of the thread ---
   void attach();
@@ -64,15 +82,7 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   [[nodiscard]] const tokens::Member& member() const { return member_; }
 
  private:
-  struct Named {
-    std::int64_t limit = 0;  ///< configured in this process
-    std::shared_ptr<PermitPool> pool;
-    std::weak_ptr<int> users;     ///< kept by every limiter of this name, and through it by its permits
-    bool outlives_fence = false;  ///< one of its users outlives a fence
-    ReportedLimiter reported;
-  };
-  /// The thread's copy of a pool's data.
-  struct Pool {
+  struct Pool {  ///< the thread's copy of a pool's data
     std::string name;
     std::shared_ptr<PermitPool> pool;
     tokens::Count limit = tokens::kMostPermits;  ///< shared by all members
@@ -89,7 +99,9 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   std::vector<tokens::Order> pump(tokens::Micros now);
   void carry_out(std::vector<tokens::Order> orders);
   void report(tokens::Micros now, bool state_changed);
-  [[nodiscard]] ports::LimiterState state_of(const std::string& name, std::int64_t configured) const;
+  void declare(const std::string& name, const NamedLimiter& named);
+  void say_opened(tokens::Micros now);
+  bool let_move();
   [[nodiscard]] tokens::Count set_aside() const;
   [[nodiscard]] tokens::Count reserve_of(const std::string& limiter) const;
   [[nodiscard]] tokens::Partition partition_of(const std::string& group, const std::string& store,
@@ -104,7 +116,6 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   const DomainEnvironment environment_;
   const RunLog run_log_;
   std::unique_ptr<ports::TokenLog> log_;  ///< used by the thread only, except wake()
-  /// Wakes the thread. Pools of permits that are still in use keep it after the end of the domain.
   const std::shared_ptr<WakeUp<DomainMember>> wake_up_ = std::make_shared<WakeUp<DomainMember>>();
   DomainSnapshots snapshots_;
 
@@ -113,10 +124,15 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   DomainReports reports_;
   tokens::State state_;
   tokens::Member member_;
-  std::map<std::string, Named> limiters_;
+  NamedLimiters limiters_, moved_;
   bool limiters_changed_ = false;
   std::map<std::pair<std::string, TopicPartition>, tokens::Partition> claimed_;  ///< by group
   LimitChanges changes_;
+  std::optional<tokens::Opened> to_open_;  ///< what opens this part
+  bool opened_said_ = false;
+  tokens::Micros open_at_ = 0;
+  tokens::Position moved_until_ = tokens::kNowhere;  ///< as on_moved() was told
+  std::function<void()> on_moved_;
   tokens::Micros last_step_ = 0;
   tokens::Micros write_again_at_ = 0, write_delay_ = 0;
   std::uint64_t epochs_ = 0;  ///< how often writing failed, and a new epoch began

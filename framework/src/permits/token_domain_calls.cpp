@@ -9,6 +9,7 @@
 #include "permits/permits_view.hpp"
 #include "permits/token_domain.hpp"
 #include "support/deadline.hpp"
+#include "tokens/parts.hpp"
 #include "tokens/planted.hpp"
 
 namespace turnstile::detail {
@@ -37,7 +38,7 @@ bool tells_groups_apart() { return !TURNSTILE_PLANTED(groups_share_partitions); 
 // --- limiters --------------------------------------------------------------------------------------------------------
 
 std::shared_ptr<ports::Limiter> DomainMember::open(const std::string& name, std::int64_t limit, bool outlives_fence,
-                                                   std::shared_ptr<void> owner) {
+                                                   Look look) {
   if (limit < 1) {
     throw Error(Code::limit_invalid,
                 "limiter '" + name + "': a limit of " + std::to_string(limit) +
@@ -56,8 +57,9 @@ std::shared_ptr<ports::Limiter> DomainMember::open(const std::string& name, std:
                                          " processes; raise the limit, or lower limits.reserve");
   }
   const std::lock_guard lock(mutex_);
+  if (tokens::is_directory(state_) && !limiters_.contains(name)) return nullptr;
   refuse_one_too_many(name);
-  Named& named = limiters_[name];
+  NamedLimiter& named = limiters_[name];
   if (named.pool && named.limit != limit && !named.users.expired()) {
     throw Error(Code::limit_invalid, "limiter '" + name + "' has a limit of " + std::to_string(named.limit) +
                                          " and cannot also have " + std::to_string(limit) +
@@ -65,8 +67,9 @@ std::shared_ptr<ports::Limiter> DomainMember::open(const std::string& name, std:
   }
   const bool is_new = !named.pool, is_unused = named.users.expired();
   if (is_new) {
-    named.pool = std::make_shared<PermitPool>(environment_.clock, [wake_up = wake_up_] {
-      wake_up->call_once([](DomainMember& member) { member.log_->wake(); });
+    named.bell = std::make_shared<PoolBell>(wake_up_);
+    named.pool = std::make_shared<PermitPool>(environment_.clock, [bell = named.bell] {
+      bell->now().call_once([](DomainMember& member) { member.log_->wake(); });
     });
     named.pool->admit(false);  // until the log shows that no fence returns these permits
     limiters_changed_ = true;
@@ -76,13 +79,16 @@ std::shared_ptr<ports::Limiter> DomainMember::open(const std::string& name, std:
   if (is_unused) named.limit = named.reported.limit = limit;
   if (is_unused || (outlives_fence && !named.outlives_fence)) {
     named.outlives_fence = named.outlives_fence || outlives_fence;
-    member_.declare(name, static_cast<Count>(limit), settings_.strict, set_aside(), settings_.reserve, outlives_fence);
-    log_->wake();
+    declare(name, named);
   }
-  const auto look = [this, name, limit, owner = std::move(owner), users = std::move(users)] {
-    return state_of(name, limit);
-  };
-  return std::make_shared<DomainLimiter>(name, named.pool, look, outlives_fence);
+  return std::make_shared<DomainLimiter>(
+      name, named.pool, [look = std::move(look), users = std::move(users)] { return look(); }, outlives_fence);
+}
+
+void DomainMember::declare(const std::string& name, const NamedLimiter& named) {
+  member_.declare(name, static_cast<Count>(named.limit), settings_.strict, set_aside(), settings_.reserve,
+                  named.outlives_fence);
+  log_->wake();
 }
 
 ports::LimiterState DomainMember::state_of(const std::string& name, std::int64_t configured) const {
@@ -100,6 +106,7 @@ ports::LimiterState DomainMember::state_of(const std::string& name, std::int64_t
 
 std::optional<ports::TokenLogState> DomainMember::log_state() const {
   const std::lock_guard lock(mutex_);
+  if (tokens::is_directory(state_) && limiters_.empty()) return std::nullopt;  // it only follows the log
   const tokens::Micros left = std::max<tokens::Micros>(member_.heard_until() - now(), 0);
   const bool joined = member_.phase() == tokens::Member::Phase::joined && behind_.empty();
   ports::TokenLogState state{
@@ -181,7 +188,8 @@ PermitsView DomainMember::permits() const {
   return view_of(state_);
 }
 
-bool DomainMember::set_limit(const std::string& limiter, std::optional<std::int64_t> limit, milliseconds timeout) {
+std::optional<bool> DomainMember::set_limit(const std::string& limiter, std::optional<std::int64_t> limit,
+                                            milliseconds timeout) {
   if (limit && (*limit < 0 || static_cast<Count>(*limit) > tokens::kMostPermits)) {
     throw Error(Code::limit_invalid, "limiter '" + limiter + "': a limit must be from 0 (paused) to " +
                                          std::to_string(tokens::kMostPermits) + ", not " + std::to_string(*limit));
@@ -194,6 +202,7 @@ bool DomainMember::set_limit(const std::string& limiter, std::optional<std::int6
   log_->wake();
   changed_.wait_until(lock, deadline_after(timeout), [&] { return change->over || stopping_; });
   changes_.remove(change);
+  if (change->elsewhere) return std::nullopt;
   if (change->not_allowed) {
     throw Error(Code::too_many_limiters,
                 "limiter '" + limiter + "': the domain rejected its limit: the name is not 1 to " +
@@ -205,8 +214,10 @@ bool DomainMember::set_limit(const std::string& limiter, std::optional<std::int6
 
 bool DomainMember::wait_until_joined(milliseconds timeout) {
   std::unique_lock lock(mutex_);
-  return changed_.wait_until(lock, deadline_after(timeout),
-                             [&] { return member_.phase() == tokens::Member::Phase::joined; });
+  return changed_.wait_until(lock, deadline_after(timeout), [&] {
+    const bool only_looks = tokens::is_directory(state_) && limiters_.empty();
+    return only_looks || member_.phase() == tokens::Member::Phase::joined;
+  });
 }
 
 std::string DomainMember::halted() const {
@@ -220,6 +231,7 @@ LimitersHealth DomainMember::health() const {
   if (phase == tokens::Member::Phase::halted) return {LimitersHealth::State::halted, member_.why_halted()};
   const bool joined = phase == tokens::Member::Phase::joined;
   if (joined && behind_.empty() && member_.heard_until() > now()) return {};
+  if (tokens::is_directory(state_) && limiters_.empty()) return {};  // it only follows the log
   const std::string why =
       reports_.write_failure().empty() ? std::string() : " (writing failed: " + reports_.write_failure() + ")";
   return {LimitersHealth::State::cut_off,

@@ -10,6 +10,7 @@
 
 #include "config/suggest.hpp"
 #include "permits/permits_view.hpp"
+#include "permits/token_reader_impl.hpp"
 #include "support/deadline.hpp"
 #include "tokens/apply.hpp"
 #include "tokens/describe.hpp"
@@ -26,21 +27,6 @@ using tokens::Count;
 
 /// How long it waits for records that the log must have.
 constexpr milliseconds kPatience{10'000};
-constexpr milliseconds kLook{100};
-constexpr std::size_t kTimesKept = 1'000'000;
-/// The search ends after this number of snapshots from before the log's beginning; all earlier ones are older still.
-/// Two members write snapshots, one after another.
-constexpr int kOldSnapshots = 4;
-
-/// Events of a program that is no member need a unique id, so that the program recognizes them when it reads them.
-tokens::MemberId random_id() {
-  std::random_device random;
-  return (tokens::MemberId{random()} << 32 | random()) | 1;
-}
-
-std::int64_t now_ms() {
-  return std::chrono::duration_cast<milliseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 TokenMember member_of(tokens::MemberId id, const tokens::Joined& about) {
   return {.id = id, .client = about.client, .host = about.host, .pid = about.pid};
@@ -163,110 +149,10 @@ TokenRecord applied(tokens::State& state, const ports::TokenLog::Record& record,
 
 }  // namespace
 
-struct TokenReader::Impl {
-  explicit Impl(std::unique_ptr<ports::TokenLog> of)
-      : log(std::move(of)), name(log->name()), begin(log->begin()), end(log->end()) {}
-
-  /// Sets the state from which reading at `from` begins.
-  void restore(std::int64_t from) {
-    // A snapshot from beyond the end belongs to an earlier log of this name.
-    std::optional<tokens::State> oldest;
-    int too_old = 0;
-    for (auto kept = log->snapshot(); kept; kept = log->snapshot(kept->number)) {
-      auto saved = tokens::restore(kept->bytes);
-      if (saved && saved->last + 1 < begin && ++too_old == kOldSnapshots) break;
-      if (!saved || saved->last + 1 < begin || saved->last >= end) continue;
-      oldest = std::move(saved);
-      if (oldest->last < from) break;
-    }
-    if (begin == 0 && (!oldest || oldest->last >= from)) oldest = tokens::State{};
-    known = oldest.has_value();
-    state = oldest ? std::move(*oldest) : tokens::State{};
-    known_from = state.last;
-  }
-
-  [[nodiscard]] bool means_something(std::int64_t at) const { return known && at > state.last; }
-
-  void fetch(milliseconds timeout) {
-    if (!upcoming.empty()) return;
-    for (auto& record : log->read(timeout)) {
-      if (record.position < next) continue;
-      if (record.position != next + static_cast<std::int64_t>(upcoming.size())) {
-        throw TokenLogBroken("positions " + std::to_string(next) + " to " + std::to_string(record.position - 1) +
-                             " are missing in " + name);
-      }
-      // Several clocks wrote the times. A later record never shows an earlier time, so that a search by the shown time
-      // finds it.
-      latest_ms = record.time_ms = std::max(latest_ms, record.time_ms);
-      upcoming.push_back(std::move(record));
-    }
-  }
-  ports::TokenLog::Record take() {
-    ports::TokenLog::Record record = std::move(upcoming.front());
-    upcoming.pop_front();
-    next = record.position + 1;
-    if (times.empty()) first_time = record.position;
-    times.push_back(record.time_ms);
-    if (times.size() > kTimesKept) {
-      times.pop_front();
-      ++first_time;
-    }
-    return record;
-  }
-  void wait(milliseconds timeout, std::int64_t wanted) {
-    const auto late = detail::deadline_after(timeout);
-    while (upcoming.empty()) {
-      if (steady_clock::now() >= late) {
-        throw BrokerError(Code::kafka_unavailable, "reading " + name + " stopped at position " +
-                                                       std::to_string(next - 1) + " of " + std::to_string(wanted) +
-                                                       ": no record arrived for " +
-                                                       std::to_string(timeout.count() / 1'000) +
-                                                       " s. Check that its brokers run, and try again");
-      }
-      fetch(kLook);
-    }
-  }
-  void skip() {
-    const ports::TokenLog::Record record = take();
-    if (means_something(record.position)) tokens::apply(state, record.position, tokens::decode(record.bytes));
-  }
-
-  /// Writes the change and reads its outcome. Absent: it was not read back before `late`.
-  std::optional<tokens::Effects::Outcome> say(const tokens::LimitSet& word, steady_clock::time_point late) {
-    const tokens::Event event{.member = random_id(), .epoch = 1, .seq = 1, .body = word};
-    log->append(tokens::encode(event));
-    for (; steady_clock::now() < late; fetch(kLook)) {
-      // Returns stale, so that the caller writes the whole change again. A second copy of this event changes nothing,
-      // or is stale too.
-      if (log->failed()) {
-        why_not = log->why_failed();
-        return tokens::Effects::Outcome::stale;
-      }
-      while (!upcoming.empty()) {
-        const ports::TokenLog::Record record = take();
-        const tokens::Event read = tokens::decode(record.bytes);
-        const tokens::Effects effects = tokens::apply(state, record.position, read);
-        if (read == event) return effects.outcome;
-      }
-    }
-    return std::nullopt;
-  }
-
-  std::unique_ptr<ports::TokenLog> log;
-  const std::string name;
-  const std::int64_t begin, end;
-  bool known = false;
-  tokens::State state;
-  std::int64_t known_from = -1;  ///< state.last at the start
-  std::int64_t next = 0;
-  std::deque<ports::TokenLog::Record> upcoming;
-  std::int64_t latest_ms = 0;  ///< of the records read since the start
-  std::deque<std::int64_t> times;
-  std::int64_t first_time = 0;
-  std::string why_not;
-};
-
-TokenReader::TokenReader(std::unique_ptr<ports::TokenLog> log) : impl_(std::make_unique<Impl>(std::move(log))) {}
+TokenReader::TokenReader(std::unique_ptr<ports::TokenLog> log, TokenLogParts others)
+    : impl_(std::make_unique<Impl>(std::move(log))) {
+  impl_->open_part = std::move(others);
+}
 TokenReader::~TokenReader() = default;
 
 const std::string& TokenReader::name() const { return impl_->name; }
@@ -288,6 +174,7 @@ void TokenReader::start(std::int64_t from) {
   impl_->next = impl_->known ? std::min(from, impl_->state.last + 1) : from;
   impl_->log->seek(impl_->next);
   read_to(from - 1);
+  if (from == impl_->end) refresh();
 }
 
 std::optional<TokenReader::Upcoming> TokenReader::peek(milliseconds timeout) {
@@ -313,50 +200,6 @@ void TokenReader::read_to(std::int64_t position) {
   while (this->position() < position) {
     impl_->wait(kPatience, position);
     impl_->skip();
-  }
-}
-
-PermitsView TokenReader::permits() const {
-  if (impl_->known && impl_->state.last <= position()) return detail::view_of(impl_->state);
-  throw TokenLogBroken(impl_->name + " was truncated: it begins at position " + std::to_string(impl_->begin) +
-                       (impl_->known ? ", and which members hold permits is known from position " +
-                                           std::to_string(impl_->known_from) + " on"
-                                     : ", and no snapshot continues in it: it is unknown which members hold "
-                                       "permits"));
-}
-
-std::int64_t TokenReader::time_of(std::int64_t position) const {
-  const std::int64_t at = position - impl_->first_time;
-  if (at < 0 || at >= static_cast<std::int64_t>(impl_->times.size())) return 0;
-  return impl_->times[static_cast<std::size_t>(at)];
-}
-
-bool TokenReader::set_limit(const std::string& limiter, std::optional<std::int64_t> limit, milliseconds timeout,
-                            const std::string& by) {
-  if (limiter.empty() || limiter.size() > tokens::kLongestName)
-    throw Error(Code::limit_invalid,
-                "the name of a limiter has 1 to " + std::to_string(tokens::kLongestName) + " bytes");
-  if (limit && (*limit < 0 || static_cast<Count>(*limit) > tokens::kMostPermits)) {
-    throw Error(Code::limit_invalid, "limiter '" + limiter + "': a limit must be from 0 (paused) to " +
-                                         std::to_string(tokens::kMostPermits) + ", not " + std::to_string(*limit));
-  }
-  read_to(impl_->end - 1);
-  (void)permits();  // throws if the state is unknown
-  const auto late = detail::deadline_after(timeout);
-  for (;;) {
-    if (!limit && !impl_->state.limiters.contains(limiter)) return true;
-    tokens::LimitSet word{.limiter = limiter,
-                          .limit = {},
-                          .seen = impl_->state.last,
-                          .by = by.substr(0, tokens::kLongestName),
-                          .at_ms = now_ms()};
-    if (limit) word.limit = static_cast<Count>(*limit);
-    const auto outcome = impl_->say(word, late);
-    if (!outcome) return false;
-    if (*outcome == tokens::Effects::Outcome::applied) return true;
-    if (*outcome == tokens::Effects::Outcome::not_allowed)
-      throw Error(Code::too_many_limiters, "limiter '" + limiter + "': the domain already has its maximum of " +
-                                               std::to_string(tokens::kMostLimiters) + " limiters");
   }
 }
 

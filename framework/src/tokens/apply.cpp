@@ -5,6 +5,7 @@
 
 #include "tokens/conditions.hpp"
 #include "tokens/grants.hpp"
+#include "tokens/parts.hpp"
 #include "tokens/reclaim.hpp"
 #include "tokens/reserves.hpp"
 
@@ -136,13 +137,14 @@ class Application {
       return Outcome::not_allowed;
     if (is_unseen(state_, change)) return Outcome::stale;
     if (change.seen >= at_) return Outcome::stale;
-    const auto known = state_.limiters.find(change.limiter);
-    if (known == state_.limiters.end()) {
+    if (is_elsewhere(change.limiter)) return Outcome::elsewhere;
+    if (state_.closed) return Outcome::stale;  // limits that were set in part 0 come first, with Opened
+    if (!state_.limiters.contains(change.limiter)) {
       if (!change.limit) return Outcome::stale;
       if (state_.limiters.size() >= state_.most_limiters()) return Outcome::not_allowed;
     }
     state_.limits_set_at = at_;
-    LimiterEntry& limiter = state_.limiters[change.limiter];
+    LimiterEntry& limiter = entry(change.limiter);
     limiter.set = change.limit;
     grants_.settle(limiter);
     if (limiter.is_unused()) state_.limiters.erase(change.limiter);
@@ -159,7 +161,49 @@ class Application {
     return Outcome::applied;
   }
 
+  Outcome operator()(const Divided& divided) {
+    if (state_.version < kDividedVersion) return Outcome::unknown;
+    if (state_.parts > 1) return Outcome::elsewhere;
+    // A reserve may be in use by a process that cannot read this.
+    if (divided.parts < 2 || divided.parts > kMostParts || !state_.reserves.empty()) return Outcome::not_allowed;
+    state_.parts = divided.parts;
+    state_.division = divided.division;
+    close(true);
+    return Outcome::applied;
+  }
+
+  Outcome operator()(const Opened& opened) {
+    if (state_.version < kDividedVersion) return Outcome::unknown;
+    if (state_.part == 0 || !state_.closed || opened.division != state_.division) return Outcome::stale;
+    for (const auto& [name, limit] : opened.sets) {
+      if (name.empty() || name.size() > kLongestName || limit > kMostPermits) return Outcome::not_allowed;
+      if (is_elsewhere(name)) return Outcome::elsewhere;
+    }
+    for (const auto& [name, limit] : opened.sets) entry(name).set = limit;
+    close(false);
+    return Outcome::applied;
+  }
+
  private:
+  LimiterEntry& entry(const std::string& name) {
+    LimiterEntry& limiter = state_.limiters[name];
+    limiter.closed = state_.closed;
+    return limiter;
+  }
+
+  /// Lines in the directory are taken, because their members may not have read yet that the log was divided.
+  [[nodiscard]] bool is_elsewhere(const std::string& name) const {
+    return state_.parts > 1 && part_of(name, state_.parts) != state_.part;
+  }
+
+  void close(bool closed) {
+    state_.closed = closed;
+    for (auto& [name, limiter] : state_.limiters) {
+      limiter.closed = closed;
+      grants_.settle(limiter);
+    }
+  }
+
   void begin_epoch(MemberEntry& member, const Joined& joined) {
     member.about = joined;
     member.about.was.clear();  // it is applied already
@@ -188,12 +232,13 @@ class Application {
         line.set_aside > kMostPermits || line.reserve > kMostPermits)
       return Outcome::not_allowed;
     if (line.gone) return let_go(line.limiter);
-    auto found = state_.limiters.find(line.limiter);
+    const auto found = state_.limiters.find(line.limiter);
     if (found == state_.limiters.end()) {
+      if (state_.part > 0 && is_elsewhere(line.limiter)) return Outcome::elsewhere;
       if (state_.limiters.size() >= state_.most_limiters()) return Outcome::not_allowed;
-      found = state_.limiters.try_emplace(line.limiter).first;
     }
-    auto& holdings = found->second.holdings;
+    LimiterEntry& limiter = entry(line.limiter);
+    auto& holdings = limiter.holdings;
     const auto [at, is_new] = holdings.try_emplace(event_.member);
     Holding& holding = at->second;
     if (is_new) {
@@ -206,7 +251,7 @@ class Application {
       holding.draining = false;
     }
     if (is_new || holding.wants == 0 || ends_turn(line)) holding.in_line_since = at_;
-    if (is_refused_by_planted_bug(found->second, holding)) return Outcome::not_allowed;
+    if (is_refused_by_planted_bug(limiter, holding)) return Outcome::not_allowed;
     holding.limit = line.limit;
     holding.set_aside = line.set_aside;
     holding.wants = line.wants;
@@ -216,10 +261,10 @@ class Application {
     // A second settle() changes nothing, so a Keep without news can skip it. A member that wants nothing is not in the
     // line.
     if (holding.wants == 0) before.in_line_since = holding.in_line_since;
-    if (is_new || holding != before) grants_.settle(found->second);
+    if (is_new || holding != before) grants_.settle(limiter);
     holding.strict = line.strict;
     holding.busy = line.busy;
-    reserves_.request(event_.member, line, found->second);
+    reserves_.request(event_.member, line, limiter);
     return Outcome::applied;
   }
 
@@ -265,8 +310,8 @@ class Application {
 }  // namespace
 
 std::string_view to_text(Effects::Outcome outcome) {
-  static constexpr std::array<std::string_view, 8> kTexts{"applied",  "unknown", "duplicate", "old epoch",
-                                                          "stranger", "revived", "stale",     "not allowed"};
+  static constexpr std::array<std::string_view, 9> kTexts{"applied", "unknown", "duplicate",   "old epoch", "stranger",
+                                                          "revived", "stale",   "not allowed", "elsewhere"};
   return kTexts.at(static_cast<std::size_t>(outcome));
 }
 

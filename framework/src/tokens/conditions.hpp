@@ -65,6 +65,8 @@ inline bool runs_despite_fences(const Holding& holding) {
   return holding.outlives_fence && !TURNSTILE_PLANTED(fence_reclaims_services);
 }
 
+inline bool is_closed(const LimiterEntry& limiter) { return limiter.closed && !TURNSTILE_PLANTED(closed_grants); }
+
 /// Nothing of it would return to others.
 inline bool is_at_rest(const Holding& holding) {
   return holding.wants == 0 && (holding.held() == 0 || TURNSTILE_PLANTED(rests_with_permits));

@@ -61,6 +61,15 @@ struct Describe {
   Description operator()(const VersionSet& e) const {
     return {"version set", "version " + std::to_string(e.version) + " holds from the next position on"};
   }
+  Description operator()(const Divided& e) const {
+    return {"divided",
+            "the log has " + std::to_string(e.parts) + " parts from the next position on; this one grants nothing"};
+  }
+  Description operator()(const Opened& e) const {
+    const auto set = [](const Opened::Set& s) { return s.limiter + ": " + std::to_string(s.limit); };
+    return {"opened", "nobody has permits of this part's limiters in part 0 any more" +
+                          (e.sets.empty() ? "" : "; operators had set " + list(e.sets, set, ", "))};
+  }
   Description operator()(const Left&) const { return {"left", ""}; }
 };
 

@@ -7,8 +7,8 @@
 //   life    = Joined { Keep | Acquire | Release | PartitionsClaimed | PartitionsRevoked | Drained | Expire } [ Left ]
 //   again   = Joined with a higher epoch: the same member after an error of its producer. It keeps its permits.
 //
-// Expire, LimitSet and VersionSet contain nothing about their sender. LimitSet and VersionSet may come from a program
-// that is no member (the command line).
+// Expire, LimitSet, VersionSet, Divided and Opened contain nothing about their sender. All but Expire may come from
+// others.
 //
 // Events of a member contain the whole state so far, not a difference: the number of returned permits is a running
 // total. If an event is lost, doubled or late, the next one corrects it, or nothing changes.
@@ -21,6 +21,7 @@
 #include <variant>
 #include <vector>
 
+#include "tokens/division.hpp"
 #include "tokens/line.hpp"
 
 namespace turnstile::tokens {
@@ -129,7 +130,7 @@ struct Event {
   std::uint32_t epoch = 0;  ///< of the member's producer; increases after each of its errors
   std::uint64_t seq = 0;    ///< within the epoch, from 1
   std::variant<Unknown, Joined, Keep, Acquire, Release, PartitionsClaimed, PartitionsRevoked, Drained, Expire, LimitSet,
-               VersionSet, Left>
+               VersionSet, Divided, Opened, Left>
       body;
   bool operator==(const Event&) const = default;
 };

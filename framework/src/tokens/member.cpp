@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "tokens/parts.hpp"
 #include "tokens/planted.hpp"
 
 namespace turnstile::tokens {
@@ -210,8 +211,12 @@ void Member::read_own(const State& state, Position position, const Event& event,
 void Member::tick(const State& state, Micros now) {
   if (phase_ == Phase::halted || phase_ == Phase::left || now < next_tick_) return;
   next_tick_ = now + settings_.lease() / settings_.keeps_per_lease;
-  if (!join_sent_) join(now);
+  if (!join_sent_) {
+    if (phase_ == Phase::joining && !is_needed(state)) return;
+    join(now);
+  }
   if (phase_ == Phase::joining) return;
+  if (!is_needed(state)) return retire(now);
   say_partitions(state, now);
   if (now >= next_keep_) {
     const bool rests = next_keep_ > 0 && may_rest(state, now);
@@ -224,6 +229,16 @@ void Member::tick(const State& state, Micros now) {
   for (const Expire& expire : lease_ends_.propose(state, id_, now)) send(now, expire);
   if (const auto at = lease_ends_.next()) wake_at(*at);
   wake_at(next_keep_);
+}
+
+/// A directory has members only while somebody has permits in it: they expire those that are dead.
+bool Member::is_needed(const State& state) const { return !is_directory(state) || !uses_.empty() || is_in_use(state); }
+
+/// It follows the log as no member.
+void Member::retire(Micros now) {
+  send(now, Left{});
+  begin_life();
+  was_.clear();
 }
 
 void Member::join(Micros now) {

@@ -11,7 +11,6 @@
 // any delay of reading. Not thread-safe.
 
 #include <algorithm>
-#include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
@@ -100,6 +99,8 @@ class Member {
   void forfeit(const std::string& name, Count total);
   void start_over(const std::string& name, LimiterUse& use);
   void let_go(const std::string& name, LimiterUse& use, Micros now);
+  [[nodiscard]] bool is_needed(const State& state) const;
+  void retire(Micros now);
   void join(Micros now);
   void keep(const State& state, Micros now);
   [[nodiscard]] bool may_rest(const State& state, Micros now) const;

@@ -32,6 +32,7 @@ enum class Planted : std::uint8_t {
   reserve_without_room,
   reserve_ends_with_the_lease,
   groups_share_partitions,
+  closed_grants,
   // snapshot
   snapshot_forgets_draining,
   snapshot_forgets_ended_lives,
@@ -51,8 +52,9 @@ enum class Planted : std::uint8_t {
   late_permit_not_credited,
   // domain
   trimmed_is_broken,
+  opened_while_held,
 };
-inline constexpr std::array<std::string_view, 34> kPlantedNames{
+inline constexpr std::array<std::string_view, 36> kPlantedNames{
     "none",
     "duplicates_applied",
     "late_release_of_an_old_epoch",
@@ -72,6 +74,7 @@ inline constexpr std::array<std::string_view, 34> kPlantedNames{
     "reserve_without_room",
     "reserve_ends_with_the_lease",
     "groups_share_partitions",
+    "closed_grants",
     "snapshot_forgets_draining",
     "snapshot_forgets_ended_lives",
     "lease_from_the_answer",
@@ -87,6 +90,7 @@ inline constexpr std::array<std::string_view, 34> kPlantedNames{
     "rests_beside_others",
     "late_permit_not_credited",
     "trimmed_is_broken",
+    "opened_while_held",
 };
 
 /// The bug that is in effect. Set it while no other thread runs.

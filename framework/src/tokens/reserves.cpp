@@ -22,7 +22,7 @@ void Reserves::request(MemberId id, const Line& line, LimiterEntry& limiter) {
   if (line.reserve > has) {
     if (state_.reserves.size() >= kMostMembers && !state_.reserves.contains(id)) return;
     const Count limit = limiter.limit();
-    Count room = std::min(limiter.aside(), limit - std::min(limit, limiter.held()));
+    Count room = limiter.closed ? 0 : std::min(limiter.aside(), limit - std::min(limit, limiter.held()));
     room -= std::min(room, limiter.reserved);
     gets = grantable(line.reserve, has, room);
     if (gets == has) return;

@@ -1,5 +1,6 @@
 #include "tokens/snapshot.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -94,6 +95,8 @@ std::uint64_t digest(const State& s) {
   }
   b << s.ended.size();
   for (const auto& [at, id] : s.ended) b << at << id;
+  if (s.parts > 1)
+    b << s.parts << s.part << s.division << s.closed;  // otherwise the digest is as in builds that know no parts
   return first_of_hash(b);
 }
 
@@ -102,6 +105,12 @@ std::string save(const State& s) {
   to.set_magic(kMagic);
   to.set_last(s.last);
   to.set_version(s.version);
+  if (s.parts > 1) {
+    to.set_parts(s.parts);
+    to.set_part(s.part);
+    to.set_division(s.division);
+    to.set_closed(s.closed);
+  }
   to.set_limits_set_at(s.limits_set_at);
   to.set_ignored(s.ignored);
   to.set_unknown(s.unknown);
@@ -179,6 +188,10 @@ std::optional<State> restore(std::string_view bytes) {
   State s;
   s.last = from.last();
   s.version = from.version();
+  s.parts = std::max<std::uint32_t>(from.parts(), 1);
+  s.part = from.part();
+  s.division = from.division();
+  s.closed = from.closed();
   s.limits_set_at = from.limits_set_at();
   s.ignored = from.ignored();
   s.unknown = from.unknown();
@@ -198,6 +211,7 @@ std::optional<State> restore(std::string_view bytes) {
     if (limiter.has_set()) l.set = limiter.set();
     l.wanted = limiter.wanted();
     l.starved = limiter.starved();
+    l.closed = s.closed;
     for (const auto& h : limiter.holdings()) {
       const auto member = s.members.find(h.member());
       if (member == s.members.end()) return std::nullopt;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tokens/conditions.hpp"
+
 namespace turnstile::tokens {
 
 Count LimiterEntry::limit() const {
@@ -26,6 +28,7 @@ Count LimiterEntry::aside() const {
 }
 
 Count LimiterEntry::shared() const {
+  if (is_closed(*this)) return 0;
   const Count all = limit();
   return all - std::min(all, aside());
 }

@@ -12,18 +12,15 @@
 // Not thread-safe.
 
 #include <map>
-#include <optional>
 #include <set>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "tokens/event.hpp"
 
 namespace turnstile::tokens {
 
 /// The newest version of the log that this code can apply.
-inline constexpr std::uint32_t kNewestVersion = 1;
+inline constexpr std::uint32_t kNewestVersion = 2;
 
 /// An event that exceeds these limits is void, so that no other program can fill a member's memory.
 inline constexpr std::size_t kMostMembers = 4'096;
@@ -62,6 +59,7 @@ struct LimiterEntry {
   Count wanted = 0;      ///< by all members that do not drain
   bool starved = false;  ///< a member has less than it can use: members take turns
   Count reserved = 0;    ///< the sum of State::reserves
+  bool closed = false;   ///< as State::closed: nothing is granted
 
   /// The limit in effect: the operator's, or else the lowest configured one, or else 0.
   [[nodiscard]] Count limit() const;
@@ -69,7 +67,7 @@ struct LimiterEntry {
   /// The part of the limit that is set aside for members that cannot reach the log. It is the largest configured
   /// number, or the number that is still reserved if that is higher.
   [[nodiscard]] Count aside() const;
-  /// The most that can be granted: the limit, less the part that is set aside.
+  /// The most that can be granted: the limit, less the part that is set aside. 0: it is closed.
   [[nodiscard]] Count shared() const;
   /// True if at least one member requests it: then no fence returns permits.
   [[nodiscard]] bool strict() const;
@@ -123,6 +121,9 @@ struct LimitHistory {
 struct State {
   Position last = kNowhere;  ///< of the last record applied
   std::uint32_t version = 1;
+  std::uint32_t parts = 1, part = 0;  ///< of the log, and which of them this is (parts.hpp)
+  std::uint64_t division = 0;         ///< see Divided
+  bool closed = false;                ///< the part grants nothing: it was divided, or is not open yet
   std::map<MemberId, MemberEntry> members;
   std::map<std::string, LimiterEntry, std::less<>> limiters;
   std::map<Partition, PartitionEntry> partitions;

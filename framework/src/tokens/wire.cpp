@@ -75,6 +75,19 @@ struct Writer {
   }
   void operator()(const LimitSet& e) const { write_limit_set(e, *to.mutable_limit_set()); }
   void operator()(const VersionSet& e) const { to.mutable_version_set()->set_version(e.version); }
+  void operator()(const Divided& e) const {
+    to.mutable_divided()->set_parts(e.parts);
+    to.mutable_divided()->set_division(e.division);
+  }
+  void operator()(const Opened& e) const {
+    auto* opened = to.mutable_opened();
+    opened->set_division(e.division);
+    for (const auto& [limiter, limit] : e.sets) {
+      auto* set = opened->add_sets();
+      set->set_limiter(limiter);
+      set->set_limit(limit);
+    }
+  }
   void operator()(const Left&) const { to.mutable_left(); }
 };
 
@@ -106,6 +119,12 @@ decltype(Event::body) read_body(const wire::Event& from) {
       return Expire{from.expire().member(), from.expire().silent_since(), from.expire().reserve()};
     case wire::Event::kLimitSet: return read_limit_set(from.limit_set());
     case wire::Event::kVersionSet: return VersionSet{from.version_set().version()};
+    case wire::Event::kDivided: return Divided{from.divided().parts(), from.divided().division()};
+    case wire::Event::kOpened: {
+      Opened opened{.division = from.opened().division(), .sets = {}};
+      for (const auto& set : from.opened().sets()) opened.sets.push_back({set.limiter(), set.limit()});
+      return opened;
+    }
     case wire::Event::kLeft: return Left{};
     case wire::Event::BODY_NOT_SET: break;
   }

@@ -36,7 +36,7 @@ inline Partition any_partition() {
 }
 
 inline decltype(Event::body) any_body() {
-  switch (*rc::gen::inRange(0, 13)) {
+  switch (*rc::gen::inRange(0, 15)) {
     case 0:
     case 1:
       return Joined{.host = "host",
@@ -76,6 +76,12 @@ inline decltype(Event::body) any_body() {
     }
     case 10: return VersionSet{*rc::gen::inRange<std::uint32_t>(0, 4)};
     case 11: return Left{};
+    case 12: return Divided{*rc::gen::inRange<std::uint32_t>(0, 4), *rc::gen::inRange<std::uint64_t>(0, 3)};
+    case 13: {
+      Opened opened{.division = *rc::gen::inRange<std::uint64_t>(0, 3), .sets = {}};
+      if (*rc::gen::inRange(0, 2) == 0) opened.sets.push_back({any_line().limiter, *some_count()});
+      return opened;
+    }
     default: return Unknown{};
   }
 }

@@ -3,6 +3,8 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -10,6 +12,7 @@
 #include <vector>
 
 #include "turnstile/ports/token_log.hpp"
+#include "turnstile/tokens.hpp"
 
 namespace turnstile::testing {
 
@@ -44,6 +47,20 @@ class MemoryTokenTopic {
   std::vector<std::string> snapshots_;
   std::atomic<bool> away_{false};
 };
+
+/// A log that can be divided: a topic for each part. Thread-safe.
+class MemoryTokenParts {
+ public:
+  /// The part's topic. It begins to exist with the first call.
+  std::shared_ptr<MemoryTokenTopic> part(std::uint32_t number);
+
+ private:
+  std::mutex mutex_;
+  std::map<std::uint32_t, std::shared_ptr<MemoryTokenTopic>> parts_;
+};
+
+/// Opens the parts of this log, for join_token_domain() and TokenReader.
+TokenLogParts open_parts(std::shared_ptr<MemoryTokenParts> log);
 
 /// The connection of a member to the log.
 struct MemoryTokenCable {

@@ -1,0 +1,240 @@
+#include "permits/divided_domain.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "permits/permits_view.hpp"
+#include "support/deadline.hpp"
+#include "support/process_name.hpp"
+#include "tokens/parts.hpp"
+#include "turnstile/log.hpp"
+
+namespace turnstile::detail {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+/// How often the mover looks while something has to move, and while a part cannot be opened.
+constexpr milliseconds kLookAgain{200};
+
+}  // namespace
+
+DividedDomain::DividedDomain(TokenLogParts open_log, const TokenSettings& settings,
+                             std::shared_ptr<spdlog::logger> logger, DomainEnvironment environment, Hands hands)
+    : open_log_(std::move(open_log)),
+      settings_(settings),
+      logger_(std::move(logger)),
+      environment_(std::move(environment)),
+      hands_(std::move(hands)),
+      run_log_(logger_, own_name(settings.client.substr(0, tokens::kLongestName))),
+      first_(std::make_shared<DomainMember>(open_log_(0), settings_, logger_, environment_)) {
+  wake_up_->attach(*this);
+  first_->on_moved([wake_up = wake_up_] {
+    wake_up->call([](DividedDomain& self) { self.hands_.move_soon ? self.hands_.move_soon() : self.mover_.wake(); });
+  });
+  if (hands_.start) hands_.start(*first_, 0);
+  else first_->start();
+}
+
+DividedDomain::~DividedDomain() {
+  wake_up_->detach();
+  mover_.stop();
+  if (hands_.start) return;
+  const Members all = members();
+  for (const auto& member : all) member->request_stop();
+  for (const auto& member : all) member->stop();
+}
+
+DividedDomain::Members DividedDomain::members() const {
+  const std::lock_guard lock(mutex_);
+  Members all{first_};
+  for (const auto& [part, member] : others_) all.push_back(member);
+  return all;
+}
+
+std::shared_ptr<DomainMember> DividedDomain::known(Part part) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = others_.find(part);
+  return found == others_.end() ? nullptr : found->second;
+}
+
+/// Under routes_. Its claims come before its limiters, so that no permit is granted to it before the part knows them.
+std::shared_ptr<DomainMember> DividedDomain::member_of(Part part) {
+  if (auto member = known(part)) return member;
+  auto member =
+      std::make_shared<DomainMember>(open_log_(part), settings_, logger_, environment_, first_->first_state_of(part));
+  for (const auto& [claim, by] : claims_) member->on_claimed(claim.first, by.first, claim.second, by.second);
+  if (hands_.start) hands_.start(*member, part);
+  else member->start();
+  const std::lock_guard lock(mutex_);
+  return others_[part] = std::move(member);
+}
+
+// --- the mover -------------------------------------------------------------------------------------------------------
+
+/// Under routes_. Returns whether all limiters that have left part 0 have a new member.
+bool DividedDomain::move_limiters() {
+  arriving_.merge(first_->take_moved());
+  while (!arriving_.empty()) {
+    const Part home = tokens::part_of(arriving_.begin()->first, first_->parts());
+    std::shared_ptr<DomainMember> member;
+    try {
+      member = member_of(home);
+    } catch (const std::exception& error) {
+      if (!std::exchange(told_, true))
+        run_log_.warn(code_of(error, Code::kafka_unavailable),
+                      "part " + std::to_string(home) +
+                          " of the token log could not be opened, so no handler starts under the limits that live "
+                          "there; retrying: " +
+                          error.what());
+      return false;
+    }
+    NamedLimiters same;
+    for (auto at = arriving_.begin(); at != arriving_.end();) {
+      const auto next = std::next(at);
+      if (tokens::part_of(at->first, first_->parts()) == home) same.insert(arriving_.extract(at));
+      at = next;
+    }
+    member->adopt(std::move(same));
+  }
+  told_ = false;
+  return true;
+}
+
+bool DividedDomain::move() {
+  const std::lock_guard routes(routes_);
+  bool again = !move_limiters();
+  std::map<Part, std::shared_ptr<DomainMember>> others;
+  {
+    const std::lock_guard lock(mutex_);
+    others = others_;
+  }
+  for (const auto& [part, member] : others) {
+    if (!member->is_closed()) continue;
+    again = true;
+    if (auto opened = first_->moved_out(part)) member->open_part(std::move(*opened));
+  }
+  return again;
+}
+
+PeriodicThread::Time DividedDomain::step() {
+  return move() ? PeriodicThread::after(kLookAgain) : PeriodicThread::kWhenWoken;
+}
+
+// --- limiters --------------------------------------------------------------------------------------------------------
+
+std::shared_ptr<ports::Limiter> DividedDomain::open(const std::string& name, std::int64_t limit) {
+  return open(name, limit, true);
+}
+
+std::shared_ptr<ports::Limiter> DividedDomain::open_for_partitions(const std::string& name, std::int64_t limit) {
+  return open(name, limit, false);
+}
+
+std::shared_ptr<ports::Limiter> DividedDomain::open(const std::string& name, std::int64_t limit, bool outlives_fence) {
+  const auto look = [self = shared_from_this(), name, limit] { return self->state_of(name, limit); };
+  const std::lock_guard routes(routes_);
+  if (auto limiter = first_->open(name, limit, outlives_fence, look)) return limiter;
+  // It is not used in part 0, so it is new, or has left it.
+  if (!move_limiters() && arriving_.contains(name))
+    throw BrokerError(Code::kafka_unavailable, "limiter '" + name + "': its part of the token log could not be opened");
+  const auto member = member_of(tokens::part_of(name, first_->parts()));
+  auto limiter = member->open(name, limit, outlives_fence, look);
+  if (member->is_closed()) hands_.move_soon ? hands_.move_soon() : mover_.wake();
+  return limiter;
+}
+
+ports::LimiterState DividedDomain::state_of(const std::string& name, std::int64_t configured) const {
+  const auto member = known(tokens::part_of(name, first_->parts()));
+  return member && member->uses(name) ? member->state_of(name, configured) : first_->state_of(name, configured);
+}
+
+bool DividedDomain::set_limit(const std::string& limiter, std::optional<std::int64_t> limit, milliseconds timeout) {
+  const auto until = deadline_after(timeout);
+  if (const auto done = first_->set_limit(limiter, limit, timeout)) return *done;
+  std::shared_ptr<DomainMember> member;
+  {
+    const std::lock_guard routes(routes_);
+    member = member_of(tokens::part_of(limiter, first_->parts()));
+  }
+  if (member->is_closed()) hands_.move_soon ? hands_.move_soon() : mover_.wake();
+  const auto left = std::chrono::ceil<milliseconds>(until - std::chrono::steady_clock::now());
+  return member->set_limit(limiter, limit, std::max(left, milliseconds{0})).value_or(false);
+}
+
+// --- partitions ------------------------------------------------------------------------------------------------------
+
+/// To all parts that this process has joined: their previous owner may have permits in each.
+void DividedDomain::on_claimed(const std::string& group, const std::string& store, const TopicPartition& at,
+                               Epoch epoch) {
+  const std::lock_guard routes(routes_);
+  claims_[{group, at}] = {store, epoch};
+  for (const auto& member : members()) member->on_claimed(group, store, at, epoch);
+}
+
+void DividedDomain::wait_until_claimed() {
+  for (const auto& member : members()) member->wait_until_claimed();
+}
+
+void DividedDomain::on_revoked(const std::string& group, std::span<const TopicPartition> partitions) {
+  const std::lock_guard routes(routes_);
+  for (const auto& at : partitions) claims_.erase({group, at});
+  for (const auto& member : members()) member->on_revoked(group, partitions);
+}
+
+// --- the domain ------------------------------------------------------------------------------------------------------
+
+bool DividedDomain::wait_until_joined(milliseconds timeout) {
+  const auto until = deadline_after(timeout);
+  const Members all = members();
+  return std::all_of(all.begin(), all.end(), [&](const auto& member) {
+    const auto left = std::chrono::ceil<milliseconds>(until - std::chrono::steady_clock::now());
+    return member->wait_until_joined(std::max(left, milliseconds{0}));
+  });
+}
+
+PermitsView DividedDomain::permits() const {
+  const Members all = members();
+  std::vector<PermitsView> views;
+  for (const auto& member : all) views.push_back(member->permits());
+  return merged(std::move(views));
+}
+
+std::string DividedDomain::halted() const {
+  for (const auto& member : members()) {
+    if (std::string why = member->halted(); !why.empty()) return why;
+  }
+  return {};
+}
+
+/// The worst of all members.
+LimitersHealth DividedDomain::health() const {
+  LimitersHealth worst;
+  for (const auto& member : members()) {
+    LimitersHealth health = member->health();
+    if (health.state > worst.state) worst = std::move(health);
+  }
+  return worst;
+}
+
+std::optional<ports::TokenLogState> DividedDomain::log() const {
+  const Members all = members();
+  std::optional<ports::TokenLogState> whole;
+  for (const auto& member : all) {
+    const auto one = member->log_state();
+    if (!one) continue;
+    if (!whole) {
+      whole = one;
+      continue;
+    }
+    whole->available = whole->available && one->available;
+    whole->lease_left = std::min(whole->lease_left, one->lease_left);
+    if (one->unread) whole->unread = whole->unread.value_or(0) + *one->unread;
+    whole->quiet = std::max(whole->quiet, one->quiet);
+    whole->epochs += one->epochs;
+  }
+  return whole;
+}
+
+}  // namespace turnstile::detail

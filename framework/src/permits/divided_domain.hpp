@@ -1,0 +1,86 @@
+#pragma once
+// A token domain over a log that can be divided into parts (tokens/parts.hpp): a member in part 0, and one in each part
+// whose limiters this process uses. A log of one part has only the first.
+//
+// After a division the mover, a thread of its own, moves the limiters of this process to their homes, because it may wait
+// for a broker. Thread-safe.
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "permits/token_domain.hpp"
+#include "support/periodic_thread.hpp"
+
+namespace turnstile::detail {
+
+class DividedDomain final : public TokenDomain, public std::enable_shared_from_this<DividedDomain> {
+ public:
+  using Members = std::vector<std::shared_ptr<DomainMember>>;
+
+  /// For tests and the simulator, which run the members and the mover themselves.
+  struct Hands {
+    std::function<void(DomainMember& member, std::uint32_t part)> start;
+    std::function<void()> move_soon;
+  };
+
+  /// Reads the newest snapshot of part 0 on the calling thread.
+  DividedDomain(TokenLogParts open_log, const TokenSettings& settings, std::shared_ptr<spdlog::logger> logger,
+                DomainEnvironment environment = DomainEnvironment::of_this_process(), Hands hands = {});
+  ~DividedDomain() override;
+  DividedDomain(const DividedDomain&) = delete;
+  DividedDomain& operator=(const DividedDomain&) = delete;
+
+  std::shared_ptr<ports::Limiter> open(const std::string& name, std::int64_t limit) override;
+  std::shared_ptr<ports::Limiter> open_for_partitions(const std::string& name, std::int64_t limit) override;
+  void on_claimed(const std::string& group, const std::string& store, const TopicPartition& at, Epoch epoch) override;
+  void wait_until_claimed() override;
+  void on_revoked(const std::string& group, std::span<const TopicPartition> partitions) override;
+  PermitsView permits() const override;
+  bool set_limit(const std::string& limiter, std::optional<std::int64_t> limit,
+                 std::chrono::milliseconds timeout) override;
+  bool wait_until_joined(std::chrono::milliseconds timeout) override;
+  std::string halted() const override;
+  LimitersHealth health() const override;
+  std::optional<ports::TokenLogState> log() const override;
+
+  /// A step of the mover. Returns whether it must run again although no record was read.
+  bool move();
+  /// The member of part 0, then those of the other parts.
+  [[nodiscard]] Members members() const;
+
+ private:
+  using Part = std::uint32_t;
+
+  std::shared_ptr<ports::Limiter> open(const std::string& name, std::int64_t limit, bool outlives_fence);
+  [[nodiscard]] ports::LimiterState state_of(const std::string& name, std::int64_t configured) const;
+  [[nodiscard]] std::shared_ptr<DomainMember> known(Part part) const;
+  std::shared_ptr<DomainMember> member_of(Part part);
+  bool move_limiters();
+  PeriodicThread::Time step();
+
+  const TokenLogParts open_log_;
+  const TokenSettings settings_;
+  const std::shared_ptr<spdlog::logger> logger_;
+  const DomainEnvironment environment_;
+  const Hands hands_;
+  const RunLog run_log_;
+  const std::shared_ptr<WakeUp<DividedDomain>> wake_up_ = std::make_shared<WakeUp<DividedDomain>>();
+
+  /// Protects where limiters are, and the claims. It may be held while a broker is asked.
+  std::mutex routes_;
+  NamedLimiters arriving_;  ///< they have left part 0, and have no new member yet
+  std::map<std::pair<std::string, TopicPartition>, std::pair<std::string, Epoch>>
+      claims_;         ///< by group; with the store
+  bool told_ = false;  ///< a part could not be opened, and that was logged
+
+  mutable std::mutex mutex_;  ///< protects others_; held for a moment only
+  std::map<Part, std::shared_ptr<DomainMember>> others_;
+  const std::shared_ptr<DomainMember> first_;  ///< of part 0
+  PeriodicThread mover_{[this] { return step(); }};
+};
+
+}  // namespace turnstile::detail

@@ -1,0 +1,112 @@
+// A member of a part of a divided log (tokens/parts.hpp).
+
+#include <limits>
+#include <utility>
+
+#include "permits/token_domain.hpp"
+#include "tokens/parts.hpp"
+#include "tokens/wire.hpp"
+
+namespace turnstile::detail {
+
+namespace {
+
+/// How long an Opened may be under way before it is written again. One member writes it at once, the others after this.
+constexpr tokens::Micros kOpenAgain = 1'000'000;
+
+}  // namespace
+
+// --- the directory ---------------------------------------------------------------------------------------------------
+
+std::uint32_t DomainMember::parts() const {
+  const std::lock_guard lock(mutex_);
+  return state_.parts;
+}
+
+tokens::State DomainMember::first_state_of(std::uint32_t part) const {
+  const std::lock_guard lock(mutex_);
+  return tokens::first_state(state_, part);
+}
+
+std::optional<tokens::Opened> DomainMember::moved_out(std::uint32_t part) const {
+  const std::lock_guard lock(mutex_);
+  return tokens::moved_out(state_, part);
+}
+
+/// A limiter leaves when nobody has permits of it here. The thread calls it after it has carried out all orders, and its
+/// pool gets no more of them from here. Returns whether there is news for on_moved().
+bool DomainMember::let_move() {
+  const std::lock_guard lock(mutex_);
+  if (!tokens::is_directory(state_)) return false;
+  const bool is_news = std::exchange(moved_until_, state_.last) != state_.last;
+  if (limiters_.empty()) return is_news;
+  for (auto at = limiters_.begin(); at != limiters_.end();) {
+    const auto next = std::next(at);
+    const PermitPool& pool = *at->second.pool;
+    if (pool.in_use() + pool.reserved_in_use() == 0 &&
+        tokens::moved_out(state_, tokens::part_of(at->first, state_.parts))) {
+      member_.undeclare(at->first, now());
+      moved_.insert(limiters_.extract(at));
+      limiters_changed_ = true;
+    }
+    at = next;
+  }
+  return is_news || !moved_.empty();
+}
+
+NamedLimiters DomainMember::take_moved() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(moved_, {});
+}
+
+// --- the other parts -------------------------------------------------------------------------------------------------
+
+bool DomainMember::uses(const std::string& limiter) const {
+  const std::lock_guard lock(mutex_);
+  return limiters_.contains(limiter);
+}
+
+bool DomainMember::is_closed() const {
+  const std::lock_guard lock(mutex_);
+  return state_.closed;
+}
+
+void DomainMember::adopt(NamedLimiters limiters) {
+  for (auto& [name, named] : limiters) {
+    named.bell->move_to(wake_up_);
+    // As a new pool. Callers that wait stay in its line.
+    named.pool->open_until(0);
+    named.pool->reserve(0);
+    named.pool->order({.kind = tokens::Order::Kind::forfeit, .limiter = name, .total = 0});
+    named.pool->held_until(std::numeric_limits<tokens::Micros>::max());
+    named.pool->admit(false);  // until the log shows that no fence returns these permits
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [name, named] : limiters) declare(name, named);
+    limiters_.merge(limiters);
+    limiters_changed_ = true;
+  }
+  log_->wake();
+}
+
+void DomainMember::open_part(tokens::Opened opened) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (to_open_) return;
+    to_open_ = std::move(opened);
+    open_at_ = now() + kOpenAgain;
+  }
+  log_->wake();
+}
+
+void DomainMember::say_opened(tokens::Micros now) {
+  if (!state_.closed || !to_open_ || member_.phase() != tokens::Member::Phase::joined) return;
+  const bool is_first = !opened_said_ && state_.members.begin()->first == member_.id();
+  if (now < open_at_ && !is_first) return;
+  opened_said_ = true;
+  log_->append(tokens::encode({.member = environment_.next_id(), .epoch = 1, .seq = 1, .body = *to_open_}));
+  open_at_ = now + kOpenAgain;
+}
+
+}  // namespace turnstile::detail

@@ -1,0 +1,191 @@
+// What a TokenReader shows and writes of all parts of a log (tokens/parts.hpp).
+
+#include <unistd.h>
+
+#include "permits/permits_view.hpp"
+#include "permits/token_reader_impl.hpp"
+#include "support/process_name.hpp"
+#include "tokens/parts.hpp"
+
+namespace turnstile {
+
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+using Outcome = tokens::Effects::Outcome;
+using tokens::Count;
+
+/// The lease of the member that an empty log is divided by.
+constexpr std::uint32_t kLeaseMs = 10'000;
+
+std::int64_t now_ms() {
+  return std::chrono::duration_cast<milliseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+std::string who(const tokens::MemberEntry& member) {
+  return process_name(member.about.client, member.about.host, member.about.pid);
+}
+
+/// Why the log cannot be divided now. Empty: it can.
+std::string cannot_divide(const tokens::State& state) {
+  std::string old, reserves;
+  for (const auto& [id, member] : state.members) {
+    if (member.about.knows < tokens::kDividedVersion) old += (old.empty() ? "" : ", ") + who(member);
+    if (state.reserves.contains(id)) reserves += (reserves.empty() ? "" : ", ") + who(member);
+  }
+  if (!old.empty())
+    return "these members run a build that cannot read a divided log: " + old + ". Update them first, then divide it";
+  if (state.reserves.empty()) return {};
+  return "permits are reserved for processes that may be without the log ([limits] reserve): " +
+         (reserves.empty() ? std::string("by processes that have ended; their reserve ends by itself") : reserves) +
+         ". Remove reserve from their configuration, restart them, divide the log, then set it again";
+}
+
+}  // namespace
+
+PermitsView TokenReader::permits() const {
+  if (impl_->known && impl_->state.last <= position()) {
+    std::vector<PermitsView> views{detail::view_of(impl_->state)};
+    for (const auto& other : impl_->others) views.push_back(detail::view_of(other->state));
+    return detail::merged(std::move(views));
+  }
+  throw TokenLogBroken(impl_->name + " was truncated: it begins at position " + std::to_string(impl_->begin) +
+                       (impl_->known ? ", and which members hold permits is known from position " +
+                                           std::to_string(impl_->known_from) + " on"
+                                     : ", and no snapshot continues in it: it is unknown which members hold "
+                                       "permits"));
+}
+
+std::int64_t TokenReader::time_of(std::int64_t position, std::uint32_t part) const {
+  if (part > impl_->others.size()) return 0;
+  const Impl& of = part == 0 ? *impl_ : *impl_->others[part - 1];
+  const std::int64_t at = position - of.first_time;
+  if (at < 0 || at >= static_cast<std::int64_t>(of.times.size())) return 0;
+  return of.times[static_cast<std::size_t>(at)];
+}
+
+// --- all parts -------------------------------------------------------------------------------------------------------
+
+std::uint32_t TokenReader::parts() const { return impl_->state.parts; }
+
+void TokenReader::refresh() {
+  for (std::uint32_t part = static_cast<std::uint32_t>(impl_->others.size()) + 1; part < parts(); ++part) {
+    if (!impl_->open_part)
+      throw TokenLogBroken(impl_->name + " is divided into parts, and this program opened only its first part");
+    auto other = std::make_unique<Impl>(impl_->open_part(part), tokens::first_state(impl_->state, part));
+    other->restore(other->end);
+    if (other->known && other->state.division != impl_->state.division)
+      throw TokenLogBroken("the snapshot of " + other->name + " is not one of a part of this log");
+    other->next = other->known ? other->state.last + 1 : other->end;
+    other->log->seek(other->next);
+    while (other->next < other->end) {
+      other->wait(std::chrono::seconds(10), other->end - 1);
+      other->skip();
+    }
+    impl_->others.push_back(std::move(other));
+  }
+  for (const auto& other : impl_->others) {
+    for (other->fetch(milliseconds{0}); !other->upcoming.empty(); other->fetch(milliseconds{0})) other->skip();
+  }
+}
+
+bool TokenReader::divide(std::uint32_t parts, milliseconds timeout) {
+  if (parts < 2 || parts > tokens::kMostParts)
+    throw Error(Code::limit_invalid, "a token log can have 2 to " + std::to_string(tokens::kMostParts) +
+                                         " parts, not " + std::to_string(parts));
+  read_to(impl_->end - 1);
+  (void)permits();  // throws if the state is unknown
+  const auto late = detail::deadline_after(timeout);
+  const tokens::State& state = impl_->state;
+  // The log accepts a new version only from members that know it.
+  tokens::Event own{.member = Impl::random_id(), .epoch = 1, .seq = 0, .body = {}};
+  const auto say_as_member = [&](decltype(tokens::Event::body) body) {
+    ++own.seq;
+    own.body = std::move(body);
+    return impl_->write(own, late);
+  };
+  bool divided = false;
+  while (!divided && state.parts == 1) {
+    if (std::string why = cannot_divide(state); !why.empty())
+      throw Error(Code::token_log_misconfigured, impl_->name + " was not divided: " + why);
+    std::optional<Outcome> outcome;
+    if (state.members.empty()) {
+      outcome = say_as_member(tokens::Joined{.host = detail::host_name(),
+                                             .pid = static_cast<std::uint32_t>(::getpid()),
+                                             .client = "turnstile limits divide",
+                                             .lease_ms = kLeaseMs,
+                                             .knows = tokens::kDividedVersion});
+    } else if (state.version < tokens::kDividedVersion) {
+      outcome = impl_->say(tokens::VersionSet{tokens::kDividedVersion}, late);
+    } else {
+      outcome = impl_->say(tokens::Divided{.parts = parts, .division = Impl::random_id()}, late);
+      divided = outcome == Outcome::applied;
+    }
+    if (!outcome) return false;
+  }
+  if (state.members.contains(own.member)) (void)say_as_member(tokens::Left{});
+  if (state.parts != parts)
+    throw Error(Code::token_log_misconfigured, impl_->name + " is divided already, into " +
+                                                   std::to_string(state.parts) +
+                                                   " parts. The number of parts cannot be changed");
+  return true;
+}
+
+std::string TokenReader::why_not_divided() const { return cannot_divide(impl_->state); }
+
+std::vector<std::string> TokenReader::still_moving() const {
+  std::vector<std::string> all;
+  for (const auto& [name, limiter] : impl_->state.limiters) {
+    if (tokens::is_directory(impl_->state) && limiter.held() + limiter.reserved > 0) all.push_back(name);
+  }
+  return all;
+}
+
+// --- limits ----------------------------------------------------------------------------------------------------------
+
+bool TokenReader::set_limit(const std::string& limiter, std::optional<std::int64_t> limit, milliseconds timeout,
+                            const std::string& by) {
+  if (limiter.empty() || limiter.size() > tokens::kLongestName)
+    throw Error(Code::limit_invalid,
+                "the name of a limiter has 1 to " + std::to_string(tokens::kLongestName) + " bytes");
+  if (limit && (*limit < 0 || static_cast<Count>(*limit) > tokens::kMostPermits)) {
+    throw Error(Code::limit_invalid, "limiter '" + limiter + "': a limit must be from 0 (paused) to " +
+                                         std::to_string(tokens::kMostPermits) + ", not " + std::to_string(*limit));
+  }
+  read_to(impl_->end - 1);
+  (void)permits();  // throws if the state is unknown
+  const auto late = detail::deadline_after(timeout);
+  for (;;) {
+    if (tokens::is_directory(impl_->state)) refresh();
+    const std::uint32_t part = tokens::part_of(limiter, parts());
+    Impl& home = part == 0 ? *impl_ : *impl_->others.at(part - 1);
+    if (home.state.closed) {
+      const auto opened = tokens::moved_out(impl_->state, part);
+      if (!opened)
+        throw Error(
+            Code::token_log_misconfigured,
+            "limiter '" + limiter +
+                "': the token log was divided, and this limiter waits until the handlers that began before have "
+                "ended. Set its limit again then");
+      if (!home.say(*opened, late)) return false;
+      continue;
+    }
+    if (!limit && !home.state.limiters.contains(limiter)) return true;
+    tokens::LimitSet word{.limiter = limiter,
+                          .limit = {},
+                          .seen = home.state.last,
+                          .by = by.substr(0, tokens::kLongestName),
+                          .at_ms = now_ms()};
+    if (limit) word.limit = static_cast<Count>(*limit);
+    const auto outcome = home.say(word, late);
+    impl_->why_not = home.why_not;
+    if (!outcome) return false;
+    if (*outcome == tokens::Effects::Outcome::applied) return true;
+    if (*outcome == tokens::Effects::Outcome::not_allowed)
+      throw Error(Code::too_many_limiters, "limiter '" + limiter + "': the domain already has its maximum of " +
+                                               std::to_string(tokens::kMostLimiters) + " limiters");
+  }
+}
+
+}  // namespace turnstile

@@ -1,0 +1,54 @@
+#include "tokens/parts.hpp"
+
+#include <algorithm>
+
+#include "message/digest.hpp"
+#include "tokens/planted.hpp"
+#include "tokens/state.hpp"
+
+namespace turnstile::tokens {
+
+namespace {
+
+bool has_permits_out(const LimiterEntry& limiter) {
+  return (limiter.held() > 0 && !TURNSTILE_PLANTED(opened_while_held)) || limiter.reserved > 0;
+}
+
+}  // namespace
+
+std::uint32_t part_of(std::string_view limiter, std::uint32_t parts) {
+  if (parts <= 1) return 0;
+  const detail::Sha256 hash = detail::sha256(limiter);
+  std::uint64_t first = 0;
+  for (std::size_t i = 0; i < 8; ++i) first = first << 8 | hash[i];
+  return 1 + static_cast<std::uint32_t>(first % (parts - 1));
+}
+
+bool is_directory(const State& state) { return state.parts > 1 && state.part == 0; }
+
+bool is_in_use(const State& directory) {
+  return std::any_of(directory.limiters.begin(), directory.limiters.end(),
+                     [](const auto& limiter) { return has_permits_out(limiter.second); });
+}
+
+std::optional<Opened> moved_out(const State& directory, std::uint32_t part) {
+  Opened opened{.division = directory.division, .sets = {}};
+  for (const auto& [name, limiter] : directory.limiters) {
+    if (part_of(name, directory.parts) != part) continue;
+    if (has_permits_out(limiter)) return std::nullopt;
+    if (limiter.set) opened.sets.push_back({.limiter = name, .limit = *limiter.set});
+  }
+  return opened;
+}
+
+State first_state(const State& directory, std::uint32_t part) {
+  State state;
+  state.version = kDividedVersion;
+  state.parts = directory.parts;
+  state.part = part;
+  state.division = directory.division;
+  state.closed = true;
+  return state;
+}
+
+}  // namespace turnstile::tokens

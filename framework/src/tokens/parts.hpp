@@ -1,0 +1,37 @@
+#pragma once
+// A token log can be divided into parts, each a partition of its topic with a state of its own. A limiter lives in one of
+// them, its home, chosen by its name. A member joins the parts of the limiters that it uses.
+//
+// A log begins with one part, part 0. It is divided once, while it is in use:
+//   1. Divided in part 0 closes it. A closed part grants nothing: its permits return as their handlers end, or with their
+//      leases. From then on part 0 is only the directory, which tells the number of parts.
+//   2. Nobody holds permits in part 0 of the limiters whose home is part P. That stays so, because part 0 is closed.
+//   3. Opened in part P, by anybody that has read that in part 0. From then on part P grants.
+// A permit is therefore never granted in two parts at once. Opened is in effect once, so a copy or a late one does nothing.
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace turnstile::tokens {
+
+struct State;
+struct Opened;
+
+/// The version from which a log can be divided.
+inline constexpr std::uint32_t kDividedVersion = 2;
+/// Including part 0.
+inline constexpr std::uint32_t kMostParts = 1'024;
+
+/// The home of a limiter in a log of so many parts.
+[[nodiscard]] std::uint32_t part_of(std::string_view limiter, std::uint32_t parts);
+/// Part 0 of a divided log: no limiter's home.
+[[nodiscard]] bool is_directory(const State& state);
+/// Whether somebody still has permits in it. Of a directory, because others have no use for the answer.
+[[nodiscard]] bool is_in_use(const State& directory);
+/// What opens this part. Absent: somebody still has permits in the directory of limiters that have their home there.
+[[nodiscard]] std::optional<Opened> moved_out(const State& directory, std::uint32_t part);
+/// The state of a part before its first record. `part` is not 0.
+[[nodiscard]] State first_state(const State& directory, std::uint32_t part);
+
+}  // namespace turnstile::tokens

@@ -1,0 +1,214 @@
+// A domain whose log is divided while it is in use (tokens/parts.hpp).
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/permits/token_domain_fixture.hpp"
+#include "tokens/parts.hpp"
+#include "turnstile/token_audit.hpp"
+#include "turnstile/token_reader.hpp"
+
+namespace turnstile {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using test::eventually;
+using test::take_all;
+
+constexpr std::uint32_t kParts = 5;
+
+struct DividedCluster {
+  std::shared_ptr<testing::MemoryTokenParts> log = std::make_shared<testing::MemoryTokenParts>();
+  std::shared_ptr<spdlog::logger> quiet = test::Cluster().quiet;
+  TokenSettings settings{.lease = milliseconds(2'000)};
+
+  std::shared_ptr<TokenDomain> join() {
+    auto domain = join_token_domain(testing::open_parts(log), settings, quiet);
+    EXPECT_TRUE(domain->wait_until_joined(seconds(20)));
+    return domain;
+  }
+  std::unique_ptr<TokenReader> reader() {
+    auto reader = std::make_unique<TokenReader>(testing::open_parts(log)(0), testing::open_parts(log));
+    reader->start(reader->end());
+    return reader;
+  }
+  void divide() { EXPECT_TRUE(reader()->divide(kParts, seconds(20))); }
+};
+
+Permit take_one(ports::Limiter& limiter) { return std::move(take_all(limiter, 1).front()); }
+
+const PermitsView::Entry* find(const PermitsView& view, const std::string& name) {
+  for (const auto& entry : view.limiters) {
+    if (entry.limiter == name) return &entry;
+  }
+  return nullptr;
+}
+
+TEST(DividedDomain, limiters_move_to_their_homes_and_grant_there) {
+  DividedCluster cluster;
+  const auto domain = cluster.join(), other = cluster.join();
+  const auto psp = domain->open("psp", 2), mail = other->open("mail", 3);
+  take_one(*psp).give_back();
+  take_one(*mail).give_back();
+  cluster.divide();
+  EXPECT_TRUE(eventually([&] { return cluster.reader()->still_moving().empty(); })) << "what is idle returns at once";
+  EXPECT_EQ(take_all(*psp, 2).size(), 2U);
+  EXPECT_EQ(take_all(*mail, 3).size(), 3U);
+  const auto reader = cluster.reader();
+  EXPECT_EQ(reader->parts(), kParts);
+  EXPECT_TRUE(reader->still_moving().empty());
+  const PermitsView view = reader->permits();
+  ASSERT_NE(find(view, "psp"), nullptr);
+  EXPECT_EQ(find(view, "psp")->part, tokens::part_of("psp", kParts));
+  EXPECT_EQ(find(view, "mail")->part, tokens::part_of("mail", kParts));
+  EXPECT_EQ(domain->health().state, LimitersHealth::State::working);
+  EXPECT_EQ(domain->halted(), "");
+}
+
+/// The two permits of the limit are never given out in part 0 and in the home at once.
+TEST(DividedDomain, a_permit_in_use_counts_until_it_returns) {
+  DividedCluster cluster;
+  const auto domain = cluster.join();
+  const auto psp = domain->open("psp", 2);
+  Permit before = take_one(*psp);
+  cluster.divide();
+  const auto late = cluster.join();
+  const auto there = late->open("psp", 2);
+  there->expect(5);
+  there->when_free([] {});
+  std::this_thread::sleep_for(milliseconds(1'000));
+  EXPECT_FALSE(there->try_acquire());
+  EXPECT_FALSE(before.lost().stop_requested());
+  EXPECT_EQ(cluster.reader()->still_moving(), std::vector<std::string>{"psp"});
+  before.give_back();
+  const auto after = take_all(*there, 2);
+  EXPECT_EQ(after.size(), 2U);
+  EXPECT_FALSE(psp->try_acquire());
+}
+
+/// Everything is started again while handlers of dead processes count in part 0: nobody has a limiter there.
+TEST(DividedDomain, permits_of_the_dead_return_with_their_leases) {
+  DividedCluster cluster;
+  auto cable = std::make_shared<testing::MemoryTokenCable>();
+  auto dead = join_token_domain(std::make_unique<testing::MemoryTokenLog>(cluster.log->part(0), cable),
+                                cluster.settings, cluster.quiet);
+  ASSERT_TRUE(dead->wait_until_joined(seconds(20)));
+  const auto held = dead->open("psp", 1);
+  const Permit kept = take_one(*held);
+  cluster.divide();
+  cable->cut = true;
+  const auto domain = cluster.join();
+  const auto psp = domain->open("psp", 1);
+  EXPECT_EQ(take_all(*psp, 1).size(), 1U);
+  EXPECT_TRUE(kept.lost().stop_requested());
+}
+
+TEST(DividedDomain, callers_that_wait_are_served_after_the_move) {
+  DividedCluster cluster;
+  const auto domain = cluster.join();
+  const auto psp = domain->open("psp", 1);
+  Permit first = take_one(*psp);
+  std::atomic<bool> served{false};
+  const auto withdraw = psp->acquire_later(1, Priority::normal, [&](Permit permit) {
+    served = true;
+    permit.give_back();
+  });
+  cluster.divide();
+  std::this_thread::sleep_for(milliseconds(200));
+  EXPECT_FALSE(served);
+  first.give_back();
+  EXPECT_TRUE(eventually([&] { return served.load(); }));
+}
+
+TEST(DividedDomain, limits_of_operators_move_with_their_limiters) {
+  DividedCluster cluster;
+  const auto domain = cluster.join();
+  const auto psp = domain->open("psp", 2);
+  ASSERT_TRUE(domain->set_limit("psp", 1, seconds(20)));
+  cluster.divide();
+  const auto first = take_all(*psp, 1);
+  EXPECT_FALSE(psp->try_acquire());
+  ASSERT_TRUE(cluster.reader()->set_limit("psp", 2, seconds(20), "anna@ops-1"));
+  EXPECT_EQ(take_all(*psp, 1).size(), 1U);
+  ASSERT_TRUE(domain->set_limit("psp", std::nullopt, seconds(20)));
+  const auto changes = cluster.reader()->permits().limit_changes;
+  ASSERT_EQ(changes.size(), 3U);
+  EXPECT_EQ(find(cluster.reader()->permits(), "psp")->set, std::nullopt);
+}
+
+TEST(DividedDomain, claims_go_to_each_part_also_to_one_that_is_opened_later) {
+  DividedCluster cluster;
+  cluster.divide();
+  const auto domain = cluster.join(), other = cluster.join();
+  const TopicPartition orders{"orders", 3};
+  domain->on_claimed("billing", "db", orders, Epoch{1});
+  domain->wait_until_claimed();
+  const auto psp = domain->open_for_partitions("psp", 1);
+  const auto held = take_all(*psp, 1);
+  const auto next = other->open_for_partitions("psp", 1);
+  next->expect(1);
+  next->when_free([] {});
+  std::this_thread::sleep_for(milliseconds(100));
+  EXPECT_FALSE(next->try_acquire());
+  other->on_claimed("billing", "db", orders, Epoch{2});
+  other->wait_until_claimed();
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(take_all(*next, 1).size(), 1U);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, milliseconds(1'000)) << "by the fence, not with the lease";
+}
+
+TEST(DividedDomain, an_empty_log_can_be_divided_and_twice_is_once) {
+  DividedCluster cluster;
+  cluster.divide();
+  cluster.divide();
+  EXPECT_THROW((void)cluster.reader()->divide(kParts + 1, seconds(20)), Error);
+  const auto domain = cluster.join();
+  EXPECT_EQ(take_all(*domain->open("psp", 2), 2).size(), 2U);
+}
+
+TEST(DividedDomain, is_audited_in_all_parts) {
+  DividedCluster cluster;
+  const auto domain = cluster.join();
+  const auto psp = domain->open("psp", 2);
+  take_one(*psp).give_back();
+  cluster.divide();
+  EXPECT_TRUE(eventually([&] { return cluster.reader()->still_moving().empty(); }));
+  const auto taken = take_all(*psp, 2);
+  const auto first = testing::open_parts(cluster.log)(0);
+  EXPECT_THROW((void)audit_token_log(*first), TokenLogBroken);
+  const TokenAudit audit = audit_token_log(*first, testing::open_parts(cluster.log));
+  EXPECT_TRUE(audit.known);
+  EXPECT_GT(audit.records, cluster.log->part(0)->end());
+  EXPECT_TRUE(audit.excesses.empty());
+  EXPECT_TRUE(audit.differences.empty());
+}
+
+TEST(DividedDomain, is_refused_while_permits_are_reserved) {
+  DividedCluster cluster;
+  cluster.settings.reserve = 1;
+  cluster.settings.reserve_for = 1;
+  const auto domain = cluster.join();
+  const auto psp = domain->open("psp", 5);
+  take_one(*psp).give_back();
+  EXPECT_TRUE(eventually([&] { return find(cluster.reader()->permits(), "psp")->reserved == 1; }));
+  EXPECT_THROW((void)cluster.reader()->divide(kParts, seconds(20)), Error);
+  EXPECT_EQ(cluster.reader()->parts(), 1U);
+  EXPECT_EQ(take_all(*psp, 4).size(), 4U);
+}
+
+TEST(DividedDomain, a_program_that_opened_only_the_first_part_says_so) {
+  DividedCluster cluster;
+  const auto domain = join_token_domain(std::make_unique<testing::MemoryTokenLog>(cluster.log->part(0)),
+                                        cluster.settings, cluster.quiet);
+  cluster.divide();
+  EXPECT_TRUE(eventually([&] {
+    try {
+      return !domain->open("psp-" + std::to_string(std::rand()), 2);
+    } catch (const TokenLogBroken&) {
+      return true;
+    }
+  }));
+}
+
+}  // namespace
+}  // namespace turnstile
