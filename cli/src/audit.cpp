@@ -83,7 +83,7 @@ audit::LimitAudit look_at_limits(const Config& config, const Options& options) {
         return;
       }
       limits.name = log->name();
-      limits.log = audit_token_log(*log);
+      limits.log = audit_token_log(*log, kafka::parts_of_token_log(settings, topic));
     };
     try {
       look();

@@ -50,6 +50,7 @@ void add_rewind(CLI::App& app, Command& command);
 void add_retries(CLI::App& app, Command& command);
 void add_outbox(CLI::App& app, Command& command);
 void add_limits(CLI::App& app, Command& command);
+void add_limits_divide(CLI::App& limits, Command& command);
 void add_permits(CLI::App& app, Command& command);
 void add_topics(CLI::App& app, Command& command);
 void add_top(CLI::App& app, Command& command);

@@ -50,8 +50,8 @@ std::string lease_end(std::int64_t ends_ms, std::int64_t now_ms) {
   return fmt::format("{} ago", duration(std::chrono::seconds(std::max<std::int64_t>(-left_s, 1))));
 }
 
-std::int64_t lease_end_ms(const TokenReader& reader, const PermitsView::Holder& holder) {
-  const auto heard_ms = reader.time_of(holder.heard_at);
+std::int64_t lease_end_ms(const TokenReader& reader, const PermitsView::Holder& holder, std::uint32_t part) {
+  const auto heard_ms = reader.time_of(holder.heard_at, part);
   return heard_ms == 0 ? 0 : heard_ms + holder.lease.count();
 }
 
@@ -59,9 +59,9 @@ bool any_strict(const PermitsView::Entry& entry) {
   return std::any_of(entry.holders.begin(), entry.holders.end(), [](const auto& holder) { return holder.strict; });
 }
 
-std::string since(const TokenReader& reader, const PermitsView::Holder& holder) {
+std::string since(const TokenReader& reader, const PermitsView::Holder& holder, std::uint32_t part) {
   if (holder.held == 0) return "-";
-  if (const auto time_ms = reader.time_of(holder.held_since); time_ms != 0)
+  if (const auto time_ms = reader.time_of(holder.held_since, part); time_ms != 0)
     return fmt::format("{} @{}", when_or_unknown(time_ms), holder.held_since);
   return fmt::format("@{}", holder.held_since);
 }
@@ -73,8 +73,9 @@ void add_domain_options(CLI::App& verb, DomainOptions& options) {
       ->type_name("NAME");
 }
 
-std::unique_ptr<TokenReader> open_domain(const Global& global, const DomainOptions& options) {
-  const Config config = load_settings(global);
+namespace {
+
+DomainTopic topic_of(const Config& config, const DomainOptions& options) {
   if (options.topic && !ports::is_topic_name(*options.topic)) {
     throw UsageError(fmt::format("--topic {}: Kafka allows 1 to 249 letters, digits, '.', '_' and '-'",
                                  one_line(*options.topic, kShown)));
@@ -85,13 +86,24 @@ std::unique_ptr<TokenReader> open_domain(const Global& global, const DomainOptio
         "outside; limits over all processes need over = \"cluster\"",
         config.where("limits.over"), config.limits.over));
   }
-  const auto kafka = require_kafka(config);
-  const std::string topic = options.topic                 ? *options.topic
-                            : config.limits.topic.empty() ? config.group() + ".tokens"
-                                                          : config.limits.topic;
+  return {.kafka = require_kafka(config),
+          .topic = options.topic                 ? *options.topic
+                   : config.limits.topic.empty() ? config.group() + ".tokens"
+                                                 : config.limits.topic};
+}
+
+}  // namespace
+
+DomainTopic topic_of(const Global& global, const DomainOptions& options) {
+  return topic_of(load_settings(global), options);
+}
+
+std::unique_ptr<TokenReader> open_domain(const Global& global, const DomainOptions& options) {
+  const Config config = load_settings(global);
+  const auto [kafka, topic] = topic_of(config, options);
   auto log = kafka::find_token_log(kafka, topic, nullptr);
   if (!log) fail_missing(config, options, topic, kafka.at("bootstrap.servers"));
-  return std::make_unique<TokenReader>(std::move(log));
+  return std::make_unique<TokenReader>(std::move(log), kafka::parts_of_token_log(kafka, topic));
 }
 
 Exit look_at_domain(const Global& global, const DomainOptions& options, const std::function<Exit(TokenReader&)>& look) {
@@ -144,10 +156,10 @@ void print_permits(const TokenReader& reader, const PermitsView& view, std::int6
         continue;
       }
       draining |= who.draining;
-      const auto ends_ms = lease_end_ms(reader, who);
+      const auto ends_ms = lease_end_ms(reader, who, entry.part);
       over |= ends_ms != 0 && ends_ms < now_ms;
       rows.push_back({one_line(entry.limiter, kShown), number(entry.limit), holder(who.client, who.host, who.pid),
-                      number(who.held), number(who.busy), number(who.wants), since(reader, who),
+                      number(who.held), number(who.busy), number(who.wants), since(reader, who, entry.part),
                       lease_end(ends_ms, now_ms),
                       fmt::format("{}{}{}", who.draining ? "draining" : "", who.draining && strict ? ", " : "",
                                   strict ? "strict" : "")});
@@ -181,11 +193,11 @@ Json permits_as_json(const TokenReader& reader, const PermitsView& view) {
       json["draining"] = who.draining;
       json["strict"] = strict;
       json["since_position"] = who.held > 0 ? Json(who.held_since) : Json(nullptr);
-      json["since"] = who.held > 0 ? iso_or_null(moment(reader.time_of(who.held_since))) : Json(nullptr);
+      json["since"] = who.held > 0 ? iso_or_null(moment(reader.time_of(who.held_since, entry.part))) : Json(nullptr);
       json["heard_position"] = who.heard_at;
-      json["heard_at"] = iso_or_null(moment(reader.time_of(who.heard_at)));
+      json["heard_at"] = iso_or_null(moment(reader.time_of(who.heard_at, entry.part)));
       json["lease_ms"] = who.lease.count();
-      json["expires_at"] = iso_or_null(moment(lease_end_ms(reader, who)));
+      json["expires_at"] = iso_or_null(moment(lease_end_ms(reader, who, entry.part)));
       permits.push_back(std::move(json));
     }
   }

@@ -8,6 +8,7 @@
 
 #include "command.hpp"
 #include "text.hpp"
+#include "turnstile/kafka/broker.hpp"
 #include "turnstile/token_reader.hpp"
 
 namespace turnstile::cli {
@@ -21,6 +22,12 @@ void add_domain_options(CLI::App& verb, DomainOptions& options);
 /// The log of the domain, not read yet. Creates nothing. Throws UsageError if limits are not counted over a cluster,
 /// Error if there is no such topic, and BrokerError.
 std::unique_ptr<TokenReader> open_domain(const Global& global, const DomainOptions& options);
+/// The topic of the domain's log, and how to reach it. Throws UsageError if limits are not counted over a cluster.
+struct DomainTopic {
+  kafka::Settings kafka;
+  std::string topic;
+};
+DomainTopic topic_of(const Global& global, const DomainOptions& options);
 
 /// Opens the log and calls `look`. It repeats that once if records are deleted while it reads, as members do after they
 /// have agreed on a snapshot.

@@ -285,6 +285,8 @@ void add_limits(CLI::App& app, Command& command) {
     command.run = [&command, options] { return change(command.global, *options, parse_limit(options->number)); };
   });
 
+  add_limits_divide(*limits, command);
+
   auto* unset_verb = limits->add_subcommand("unset", "the configured limit is in effect again");
   unset_verb->add_option("NAME", options->name, "as limits list has it")->required();
   add_change_options(*unset_verb, *options);

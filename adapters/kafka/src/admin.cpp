@@ -33,6 +33,8 @@ std::pair<rd_kafka_resp_err_t, std::string> answer_of(rd_kafka_event_t* event) {
     topics = rd_kafka_CreateTopics_result_topics(created, &count);
   else if (const auto* deleted = rd_kafka_event_DeleteTopics_result(event))
     topics = rd_kafka_DeleteTopics_result_topics(deleted, &count);
+  else if (const auto* extended = rd_kafka_event_CreatePartitions_result(event))
+    topics = rd_kafka_CreatePartitions_result_topics(extended, &count);
   if (count == 0) return {RD_KAFKA_RESP_ERR__FAIL, "the broker's response is empty"};
   const char* text = rd_kafka_topic_result_error_string(topics[0]);
   return {rd_kafka_topic_result_error(topics[0]), text ? text : ""};
@@ -73,6 +75,29 @@ bool create_topic(const Settings& broker, const NewTopic& topic, milliseconds ti
   // Another process may have created it a moment before, with any number of partitions.
   wait_until_known(*client, topic, was_there ? 1 : topic.partitions, end);
   return !was_there;
+}
+
+bool extend_topic(const Settings& broker, const std::string& name, std::int32_t partitions, milliseconds timeout) {
+  const auto end = std::chrono::steady_clock::now() + timeout;
+  const auto client = Client::open(Role::inspector, broker, nullptr);
+  if (partition_count(*client, name, timeout).value_or(0) >= partitions) return false;
+  auto* handle = client->handle();
+  const Queue queue{rd_kafka_queue_new(handle)};
+  const AdminOptions options{rd_kafka_AdminOptions_new(handle, RD_KAFKA_ADMIN_OP_CREATEPARTITIONS)};
+  rd_kafka_AdminOptions_set_request_timeout(options.get(), ms(timeout), nullptr, 0);
+  std::array<char, 512> why{};
+  const NewPartitionsHandle request{
+      rd_kafka_NewPartitions_new(name.c_str(), static_cast<std::size_t>(partitions), why.data(), why.size())};
+  if (!request) throw broker_error(RD_KAFKA_RESP_ERR__INVALID_ARG, why.data(), client->where(name));
+  auto* asked = request.get();
+  rd_kafka_CreatePartitions(handle, &asked, 1, options.get(), queue.get());
+  const Event event{rd_kafka_queue_poll(queue.get(), ms(timeout))};
+  if (const auto [code, text] = answer_of(event.get()); code) {
+    client->hear_failures();
+    throw client->no_answer(code, text, name);
+  }
+  wait_until_known(*client, {.name = name, .settings = {}}, partitions, end);
+  return true;
 }
 
 bool delete_topic(const Settings& broker, const std::string& name, milliseconds timeout) {

@@ -25,6 +25,7 @@ using AdminOptions = std::unique_ptr<rd_kafka_AdminOptions_t, FreedBy<rd_kafka_A
 using Metadata = std::unique_ptr<const rd_kafka_metadata_t, FreedBy<rd_kafka_metadata_destroy>>;
 using ConfigResource = std::unique_ptr<rd_kafka_ConfigResource_t, FreedBy<rd_kafka_ConfigResource_destroy>>;
 using NewTopicHandle = std::unique_ptr<rd_kafka_NewTopic_t, FreedBy<rd_kafka_NewTopic_destroy>>;
+using NewPartitionsHandle = std::unique_ptr<rd_kafka_NewPartitions_t, FreedBy<rd_kafka_NewPartitions_destroy>>;
 using DeleteTopicHandle = std::unique_ptr<rd_kafka_DeleteTopic_t, FreedBy<rd_kafka_DeleteTopic_destroy>>;
 using RecordPtr = std::unique_ptr<rd_kafka_message_t, FreedBy<rd_kafka_message_destroy>>;
 

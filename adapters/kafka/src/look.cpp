@@ -231,7 +231,7 @@ void look_at_members(const TokenReader& reader, const PermitsView& view, Finding
   std::string silent;
   for (const auto& entry : view.limiters) {
     for (const auto& who : entry.holders) {
-      const auto heard_ms = reader.time_of(who.heard_at);
+      const auto heard_ms = reader.time_of(who.heard_at, entry.part);
       const bool over = heard_ms != 0 && milliseconds(heard_ms) + who.lease < now_ms;
       if (!is_silent.emplace(who.member, over).second || !over) continue;
       silent += fmt::format("{}{} for {}", silent.empty() ? "" : ", ", process_name(who.client, who.host, who.pid),
@@ -283,7 +283,7 @@ void look_at_tokens(ports::Broker& broker, const Config& config, Findings& findi
     }
     return;
   }
-  TokenReader reader(find_token_log(config.kafka, topic, nullptr));
+  TokenReader reader(find_token_log(config.kafka, topic, nullptr), parts_of_token_log(config.kafka, topic));
   reader.start(reader.end());
   look_at_members(reader, reader.permits(), findings);
 }

@@ -82,10 +82,11 @@ void* opaque(std::int64_t snapshot_of) { return reinterpret_cast<void*>(static_c
 
 }  // namespace
 
-KafkaTokenLog::KafkaTokenLog(const Settings& settings, std::string topic, LogUse use,
+KafkaTokenLog::KafkaTokenLog(const Settings& settings, std::string topic, std::uint32_t part, LogUse use,
                              std::shared_ptr<spdlog::logger> logger)
     : settings_(settings),
       topic_(std::move(topic)),
+      partition_(static_cast<std::int32_t>(part)),
       use_(use),
       logger_(std::move(logger)),
       wake_up_(std::make_shared<WakeUpEvent>()),
@@ -99,7 +100,8 @@ KafkaTokenLog::~KafkaTokenLog() {
 }
 
 std::string KafkaTokenLog::name() const {
-  return fmt::format("topic {} at {}", topic_, setting(settings_, "bootstrap.servers"));
+  const std::string of_part = partition_ > 0 ? fmt::format("[{}]", partition_) : "";
+  return fmt::format("topic {}{} at {}", topic_, of_part, setting(settings_, "bootstrap.servers"));
 }
 
 // --- reading
@@ -109,7 +111,7 @@ std::int64_t KafkaTokenLog::ask_for(std::int64_t edge, const std::string& topic,
   const auto until = std::chrono::steady_clock::now() + patience;
   for (;;) {
     const auto left = std::chrono::ceil<milliseconds>(until - std::chrono::steady_clock::now());
-    const auto [code, offset] = ask_for_edge(*consumer_, {topic, 0}, edge, left);
+    const auto [code, offset] = ask_for_edge(*consumer_, {topic, partition_}, edge, left);
     if (!code) return offset;
     // A broker that has just come back may not lead the partition yet, or not know it.
     if (for_good(code) || std::chrono::steady_clock::now() + kAskOnceMoreAfter >= until) {
@@ -126,7 +128,7 @@ std::int64_t KafkaTokenLog::end() { return ask_for(RD_KAFKA_OFFSET_END, topic_, 
 
 std::optional<std::int64_t> KafkaTokenLog::known_end() const {
   std::int64_t low = RD_KAFKA_OFFSET_INVALID, high = RD_KAFKA_OFFSET_INVALID;
-  const auto code = rd_kafka_get_watermark_offsets(consumer_->handle(), topic_.c_str(), 0, &low, &high);
+  const auto code = rd_kafka_get_watermark_offsets(consumer_->handle(), topic_.c_str(), partition_, &low, &high);
   return code || high < 0 ? std::nullopt : std::optional(high);
 }
 
@@ -153,14 +155,14 @@ std::optional<ports::TokenLog::Snapshot> KafkaTokenLog::last_snapshot(const std:
   settings["queued.max.messages.kbytes"] = "1024";
   const auto client = Client::open(Role::consumer, settings, logger_);
   const Topic handle{rd_kafka_topic_new(client->handle(), topic.c_str(), nullptr)};
-  if (rd_kafka_consume_start(handle.get(), 0, from) != 0)
+  if (rd_kafka_consume_start(handle.get(), partition_, from) != 0)
     throw broker_error(rd_kafka_last_error(), "", client->where(topic));
-  const auto stop = [&](const void*) { rd_kafka_consume_stop(handle.get(), 0); };
+  const auto stop = [&](const void*) { rd_kafka_consume_stop(handle.get(), partition_); };
   const std::unique_ptr<const void, decltype(stop)> stopping{handle.get(), stop};
   std::optional<Snapshot> found;
   auto until = std::chrono::steady_clock::now() + milliseconds{kAskTimeoutMs};
   while (true) {
-    const RecordPtr record{rd_kafka_consume(handle.get(), 0, kAskTimeoutMs)};
+    const RecordPtr record{rd_kafka_consume(handle.get(), partition_, kAskTimeoutMs)};
     client->hear_failures();
     if (!record || std::chrono::steady_clock::now() > until)
       throw client->no_answer(RD_KAFKA_RESP_ERR__TIMED_OUT, "reading snapshots", topic);
@@ -186,7 +188,7 @@ void KafkaTokenLog::start(std::int64_t position) {
   reading_.reset(rd_kafka_topic_new(consumer_->handle(), topic_.c_str(), nullptr));
   queue_.reset(rd_kafka_queue_new(consumer_->handle()));
   wake_up_->listen_to(queue_.get());
-  if (rd_kafka_consume_start_queue(reading_.get(), 0, position, queue_.get()) != 0)
+  if (rd_kafka_consume_start_queue(reading_.get(), partition_, position, queue_.get()) != 0)
     throw broker_error(rd_kafka_last_error(), "", consumer_->where(topic_));
   next_ = position;
   reads_again_ = false;
@@ -195,7 +197,7 @@ void KafkaTokenLog::start(std::int64_t position) {
 
 void KafkaTokenLog::stop() {
   if (!reading_) return;
-  rd_kafka_consume_stop(reading_.get(), 0);
+  rd_kafka_consume_stop(reading_.get(), partition_);
   WakeUpEvent::stop_listening_to(queue_.get());
   queue_.reset();
   reading_.reset();
@@ -373,7 +375,7 @@ void KafkaTokenLog::produce(const std::string& topic, const std::string& key, st
   if (!producer_) open_producer();
   OwnedMessage record;
   record.topic = topic;
-  record.partition = 0;
+  record.partition = partition_;
   if (!key.empty()) record.key = key;
   record.payload = bytes;
   const KafkaError refused = hand_over(producer_->handle(), record, opaque(snapshot_of), RD_KAFKA_MSG_F_COPY);
@@ -417,7 +419,7 @@ bool KafkaTokenLog::failed() {
 void KafkaTokenLog::trim(std::int64_t below) {
   const PartitionList list{rd_kafka_topic_partition_list_new(1)};
   if (!producer_) open_producer();
-  rd_kafka_topic_partition_list_add(list.get(), topic_.c_str(), 0)->offset = below;
+  rd_kafka_topic_partition_list_add(list.get(), topic_.c_str(), partition_)->offset = below;
   rd_kafka_DeleteRecords_t* request = rd_kafka_DeleteRecords_new(list.get());
   const Queue answers{rd_kafka_queue_new(producer_->handle())};
   // No caller waits for the answer: records that are not deleted now are deleted with the next snapshot.
@@ -435,20 +437,41 @@ std::unique_ptr<ports::TokenLog> open_token_log(const Settings& settings, const 
                                                 std::shared_ptr<spdlog::logger> logger) {
   check(settings);
   ensure_token_topics(settings, topic, logger);
-  return std::make_unique<KafkaTokenLog>(settings, topic.name, LogUse::member, std::move(logger));
+  return std::make_unique<KafkaTokenLog>(settings, topic.name, 0, LogUse::member, std::move(logger));
+}
+
+std::unique_ptr<ports::TokenLog> open_token_log_part(const Settings& settings, const TokenTopic& topic,
+                                                     std::uint32_t part, std::shared_ptr<spdlog::logger> logger) {
+  if (part == 0) return open_token_log(settings, topic, std::move(logger));
+  must_have_part(settings, topic.name, part, logger);
+  return std::make_unique<KafkaTokenLog>(settings, topic.name, part, LogUse::member, std::move(logger));
 }
 
 std::unique_ptr<ports::TokenLog> find_token_log(const Settings& settings, const std::string& topic,
                                                 std::shared_ptr<spdlog::logger> logger) {
   check(settings);
   if (!token_topic_exists(settings, topic, logger)) return nullptr;
-  return std::make_unique<KafkaTokenLog>(settings, topic, LogUse::reader, std::move(logger));
+  return std::make_unique<KafkaTokenLog>(settings, topic, 0, LogUse::reader, std::move(logger));
+}
+
+std::unique_ptr<ports::TokenLog> find_token_log_part(const Settings& settings, const std::string& topic,
+                                                     std::uint32_t part, std::shared_ptr<spdlog::logger> logger) {
+  if (part == 0) return find_token_log(settings, topic, std::move(logger));
+  check(settings);
+  must_have_part(settings, topic, part, logger);
+  return std::make_unique<KafkaTokenLog>(settings, topic, part, LogUse::reader, std::move(logger));
+}
+
+TokenLogParts parts_of_token_log(const Settings& settings, const std::string& topic) {
+  return [settings, topic](std::uint32_t part) { return find_token_log_part(settings, topic, part, nullptr); };
 }
 
 std::shared_ptr<TokenDomain> open_limiters(const Settings& settings, const TokenTopic& topic,
                                            const TokenSettings& tokens, std::shared_ptr<spdlog::logger> logger) {
-  auto log = open_token_log(settings, topic, logger);
-  return join_token_domain(std::move(log), tokens, std::move(logger));
+  const auto open = [settings, topic, logger](std::uint32_t part) {
+    return open_token_log_part(settings, topic, part, logger);
+  };
+  return join_token_domain(open, tokens, logger);
 }
 
 }  // namespace turnstile::kafka

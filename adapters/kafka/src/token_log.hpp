@@ -1,5 +1,5 @@
 #pragma once
-// The token log in Kafka. A plain consumer of one partition reads it, without a group. An idempotent producer without
+// The token log in Kafka, or a part of it. A plain consumer of one partition reads it, without a group. An idempotent producer without
 // linger writes it. It is replaced after any error, so that a late retry of an old producer finds its epoch over.
 
 #include <chrono>
@@ -18,7 +18,9 @@ enum class LogUse { member, reader };
 
 class KafkaTokenLog final : public ports::TokenLog, private ClientEvents {
  public:
-  KafkaTokenLog(const Settings& settings, std::string topic, LogUse use, std::shared_ptr<spdlog::logger> logger);
+  /// `part`: the partition of the topic, and of the topic for snapshots.
+  KafkaTokenLog(const Settings& settings, std::string topic, std::uint32_t part, LogUse use,
+                std::shared_ptr<spdlog::logger> logger);
   ~KafkaTokenLog() override;
 
   std::optional<Snapshot> snapshot(std::int64_t before = kNewest) override;
@@ -61,6 +63,7 @@ class KafkaTokenLog final : public ports::TokenLog, private ClientEvents {
 
   Settings settings_;
   const std::string topic_;
+  const std::int32_t partition_;
   const LogUse use_;
   std::shared_ptr<spdlog::logger> logger_;
   const std::shared_ptr<WakeUpEvent> wake_up_;

@@ -39,17 +39,19 @@ class Topics {
     replicas_ = topic.replication > 0 ? topic.replication : std::clamp(known.brokers, 1, kEnoughReplicas);
   }
 
-  void ensure(const std::string& name, const std::string& policy) {
+  /// `needed`: how many partitions it may have besides 1.
+  void ensure(const std::string& name, const std::string& policy, std::int32_t needed) {
     auto found = shape(*client_, name, kWait);
     if (found.partitions == 0) {
       create(name, policy);
       found = shape(*client_, name, kWait);
     }
-    if (found.partitions != 1) {
+    // Only a log that can be divided has more partitions, and then its snapshots have as many.
+    if (found.partitions != 1 && found.partitions != needed) {
       throw BrokerError(
           Code::token_log_misconfigured,
           fmt::format(
-              "topic {} has {} partitions, but a token log is one sequence of events, so it must have exactly 1. Stop all members, "
+              "topic {} has {} partitions, but a token log is one sequence of events, so it must have exactly 1 (turnstile limits divide adds more). Stop all members, "
               "then run: {} && {}",
               name, found.partitions, delete_command(name), create_command(name, policy)));
     }
@@ -72,6 +74,11 @@ class Topics {
               policy, brokers_, name, policy));
     }
     advise(name, policy);
+  }
+
+  /// 0: there is no such topic.
+  [[nodiscard]] std::int32_t partitions(const std::string& name) const {
+    return shape(*client_, name, kWait).partitions;
   }
 
  private:
@@ -132,12 +139,29 @@ std::string snapshot_topic(const std::string& topic) { return topic + ".snapshot
 bool token_topic_exists(const Settings& settings, const std::string& topic, std::shared_ptr<spdlog::logger> logger) {
   const auto client = Client::open(Role::inspector, settings, std::move(logger));
   const auto found = shape(*client, topic, kPatience);
-  if (found.partitions > 1 && !is_mock(*client, kPatience)) {
+  if (found.partitions > 1 && !is_mock(*client, kPatience) &&
+      shape(*client, snapshot_topic(topic), kPatience).partitions < found.partitions) {
     throw ConfigError({fmt::format(
-        "topic {} at {} has {} partitions, so it is not a token log, which has exactly 1; name another topic", topic,
-        setting(settings, "bootstrap.servers"), found.partitions)});
+        "topic {} at {} has {} partitions, so it is not a token log, which has exactly 1, or as many as its topic for snapshots; name another topic",
+        topic, setting(settings, "bootstrap.servers"), found.partitions)});
   }
   return found.partitions > 0;
+}
+
+void must_have_part(const Settings& settings, const std::string& topic, std::uint32_t part,
+                    std::shared_ptr<spdlog::logger> logger) {
+  const auto client = Client::open(Role::inspector, settings, std::move(logger));
+  for (const std::string& name : {topic, snapshot_topic(topic)}) {
+    const auto found = shape(*client, name, kWait);
+    if (found.partitions > static_cast<std::int32_t>(part)) continue;
+    throw BrokerError(
+        Code::token_log_misconfigured,
+        fmt::format(
+            "the token log {} is divided into parts, but topic {} at {} has only {} partitions, and part {} is "
+            "needed. If the topic was just extended, try again; otherwise stop all members of the domain, delete "
+            "both topics, and start the members again",
+            topic, name, setting(settings, "bootstrap.servers"), found.partitions, part));
+  }
 }
 
 void ensure_token_topics(const Settings& settings, const TokenTopic& topic, std::shared_ptr<spdlog::logger> logger) {
@@ -150,8 +174,24 @@ void ensure_token_topics(const Settings& settings, const TokenTopic& topic, std:
     return;
   }
   Topics topics(settings, topic, std::move(logger));
-  topics.ensure(topic.name, "delete");
-  topics.ensure(snapshot_topic(topic.name), "compact");
+  const std::int32_t log = topics.partitions(topic.name), snapshots = topics.partitions(snapshot_topic(topic.name));
+  topics.ensure(topic.name, "delete", snapshots);
+  topics.ensure(snapshot_topic(topic.name), "compact", std::max(log, snapshots));
+}
+
+void extend_token_topics(const Settings& settings, const std::string& topic, std::uint32_t parts,
+                         std::chrono::milliseconds timeout) {
+  const auto wanted = static_cast<std::int32_t>(parts);
+  const auto client = Client::open(Role::inspector, settings, nullptr);
+  for (const std::string& name : {snapshot_topic(topic), topic}) {
+    if (const auto found = shape(*client, name, kWait); found.partitions > wanted) {
+      throw BrokerError(
+          Code::token_log_misconfigured,
+          fmt::format("topic {} at {} has {} partitions already, more than {}; divide the log into {} parts", name,
+                      setting(settings, "bootstrap.servers"), found.partitions, wanted, found.partitions));
+    }
+    extend_topic(settings, name, wanted, timeout);
+  }
 }
 
 }  // namespace turnstile::kafka

@@ -57,8 +57,10 @@ std::unique_ptr<TokenReader> Api::open_log() const {
     throw UsageError("[limits] over is not \"cluster\": there is no token log, and so no history of permits");
   const auto brokers = config_.kafka.find("bootstrap.servers");
   if (brokers == config_.kafka.end() || brokers->second.empty()) throw UsageError("no broker is named");
-  auto log = kafka::find_token_log(config_.kafka, log_topic(config_, options_.domain), nullptr);
-  return log ? std::make_unique<TokenReader>(std::move(log)) : nullptr;
+  const std::string topic = log_topic(config_, options_.domain);
+  auto log = kafka::find_token_log(config_.kafka, topic, nullptr);
+  if (!log) return nullptr;
+  return std::make_unique<TokenReader>(std::move(log), kafka::parts_of_token_log(config_.kafka, topic));
 }
 
 Json Api::overview() {

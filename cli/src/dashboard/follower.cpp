@@ -62,7 +62,8 @@ void Follower::run() {
   changed_.notify_all();
 }
 
-void Follower::note(const TokenReader& reader) {
+void Follower::note(TokenReader& reader) {
+  reader.refresh();
   const PermitsView view = reader.permits();
   history_.note_limits(view);
   state_.changes = view.limit_changes;

@@ -43,7 +43,7 @@ class Follower {
  private:
   void run();
   void follow(TokenReader& reader);
-  void note(const TokenReader& reader);
+  void note(TokenReader& reader);
   void rest(std::chrono::milliseconds time);
   void tell(const std::string& why);
 

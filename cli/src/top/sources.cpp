@@ -144,7 +144,7 @@ TokenReader& TokenSource::reader() {
     if (now >= open_again_) open_again_ = now + kOpenLogAgain;
     throw NothingThere(fmt::format("there is no token log {}: no limits", topic_));
   }
-  auto fresh = std::make_unique<TokenReader>(std::move(log));
+  auto fresh = std::make_unique<TokenReader>(std::move(log), kafka::parts_of_token_log(kafka_, topic_));
   fresh->start(fresh->end());
   reader_ = std::move(fresh);
   return *reader_;
@@ -161,6 +161,7 @@ TokenSample TokenSource::look(const std::function<bool()>& stop) {
       any_record = true;
     }
     if (!any_record && !stop()) from.require_available();
+    from.refresh();
     return {.log = from.name(), .permits = from.permits()};
   } catch (const TokenLogBroken&) {
     reader_.reset();  // as after records were deleted that it had not read: a newer snapshot has them

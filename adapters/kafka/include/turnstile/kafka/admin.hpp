@@ -22,6 +22,11 @@ struct NewTopic {
 bool create_topic(const Settings& broker, const NewTopic& topic,
                   std::chrono::milliseconds timeout = std::chrono::seconds{15});
 
+/// Adds partitions to a topic until it has `partitions`. Returns when a broker that it asks knows them. False: it had as
+/// many or more already. Throws BrokerError, also if there is no such topic.
+bool extend_topic(const Settings& broker, const std::string& name, std::int32_t partitions,
+                  std::chrono::milliseconds timeout = std::chrono::seconds{15});
+
 /// Deletes a topic. Returns when a broker that it asks no longer knows the topic. False: it did not exist. Throws
 /// BrokerError.
 bool delete_topic(const Settings& broker, const std::string& name,

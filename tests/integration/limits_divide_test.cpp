@@ -1,0 +1,122 @@
+// turnstile limits divide, on Apache Kafka, with members of a domain in this process.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/integration/cli_kafka.hpp"
+#include "tests/support/cli.hpp"
+#include "tests/support/eventually.hpp"
+#include "tokens/wire.hpp"
+#include "turnstile/kafka/admin.hpp"
+#include "turnstile/kafka/limiters.hpp"
+#include "turnstile/log.hpp"
+
+namespace turnstile::test {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using Json = nlohmann::json;
+
+class LimitsDivide : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (kafka_.brokers().empty()) GTEST_SKIP() << "TURNSTILE_TEST_KAFKA is not set; run ./dev test";
+    static int count = 0;
+    topic_ = "divide-" + std::to_string(getpid()) + "-" + std::to_string(++count) + ".tokens";
+    cli_.environment()["TURNSTILE_KAFKA_BOOTSTRAP_SERVERS"] = kafka_.brokers();
+    cli_.folder().write("turnstile.toml", "[limits]\ntopic = \"" + topic_ + "\"\n");
+  }
+
+  [[nodiscard]] kafka::Settings settings() const { return {{"bootstrap.servers", kafka_.brokers()}}; }
+
+  std::shared_ptr<TokenDomain> join(const std::string& client, std::uint32_t reserve = 0) {
+    TokenSettings tokens;
+    tokens.client = client;
+    tokens.lease = 4s;
+    tokens.reserve = tokens.reserve_for = reserve;
+    auto domain = kafka::open_limiters(settings(), {.name = topic_}, tokens, make_logger({.level = "off"}));
+    EXPECT_TRUE(domain->wait_until_joined(30s));
+    return domain;
+  }
+
+  static std::vector<Permit> take(ports::Limiter& limiter, std::size_t count) {
+    std::vector<Permit> taken;
+    limiter.expect(static_cast<std::int64_t>(count));
+    EXPECT_TRUE(eventually([&] {
+      limiter.when_free([] {});
+      if (Permit permit = limiter.try_acquire()) taken.push_back(std::move(permit));
+      return taken.size() == count;
+    }));
+    return taken;
+  }
+
+  template <class... Arguments>
+  Json json(const Arguments&... arguments) {
+    const auto run = cli_.run(arguments..., "--json");
+    EXPECT_EQ(run.code, 0) << run.err;
+    return Json::parse(run.out, nullptr, false);
+  }
+
+  TestKafka kafka_;
+  Cli cli_;
+  std::string topic_;
+};
+
+TEST_F(LimitsDivide, divides_a_log_in_use) {
+  const auto one = join("one"), two = join("two");
+  const auto psp = one->open("psp", 2), mail = two->open("mail", 3);
+  auto in_use = take(*psp, 1);
+  take(*mail, 3).clear();
+  const auto first = json("limits", "divide", "4", "--timeout", "3s");
+  EXPECT_EQ(first["parts"], 4);
+  EXPECT_EQ(first["still_moving"], Json::array({"psp"}));
+  EXPECT_FALSE(in_use.front().lost().stop_requested());
+  in_use.clear();
+  const auto second = json("limits", "divide", "4");
+  EXPECT_EQ(second["was_divided"], true);
+  EXPECT_EQ(second["still_moving"], Json::array());
+  const auto of_psp = take(*psp, 2), of_mail = take(*mail, 3);
+
+  const auto late = join("late");  // it begins with the divided log
+  const auto there = late->open("psp", 2);
+  there->expect(1);
+  there->when_free([] {});
+  EXPECT_TRUE(eventually([&] { return json("permits", "--all").size() == 3; }));
+  EXPECT_FALSE(there->try_acquire());
+  EXPECT_EQ(cli_.run("limits", "set", "psp", "3").code, 0);
+  EXPECT_EQ(take(*there, 1).size(), 1U);
+  EXPECT_EQ(json("limits", "list")["limiters"][1]["limit"], 3);
+  EXPECT_THAT(cli_.run("limits", "history").out, HasSubstr("psp"));
+}
+
+TEST_F(LimitsDivide, refuses_while_members_cannot_follow) {
+  const auto domain = join("billing", 1);
+  const auto psp = domain->open("psp", 3);
+  EXPECT_TRUE(eventually([&] {
+    const auto run = cli_.run("limits", "divide", "4");
+    return run.code != 0 && run.err.find("[limits] reserve") != std::string::npos &&
+           run.err.find("billing") != std::string::npos;
+  }));
+  {
+    const auto log = kafka::find_token_log(settings(), topic_, nullptr);
+    ASSERT_TRUE(log);
+    log->append(tokens::encode(
+        {7, 1, 1, tokens::Joined{.host = "old-1", .pid = 4, .client = "old", .lease_ms = 60'000, .knows = 1}}));
+    log->flush(10s);
+  }
+  const auto run = cli_.run("limits", "divide", "4");
+  EXPECT_NE(run.code, 0);
+  EXPECT_THAT(run.err, AllOf(HasSubstr("cannot read a divided log"), HasSubstr("old@old-1:4")));
+}
+
+TEST_F(LimitsDivide, numbers_out_of_range_are_refused) {
+  for (const char* parts : {"1", "1025", "many", "0"}) EXPECT_EQ(cli_.run("limits", "divide", parts).code, 2) << parts;
+}
+
+}  // namespace
+}  // namespace turnstile::test
