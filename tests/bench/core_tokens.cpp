@@ -43,7 +43,7 @@ class Domain {
 
   void run(std::int64_t seconds, std::int64_t changes) {
     for (Micros end = now_ + seconds * 1'000'000; now_ < end; now_ += kTick) {
-      for (std::int64_t i = 0; i < changes * kTick / 1'000'000; ++i) change();
+      for (due_ += changes * kTick; due_ >= 1'000'000; due_ -= 1'000'000) change();
       // Keeps are spread over the lease, as those of processes that were started one after another.
       for (std::size_t i = 0; i < seats_.size(); ++i) {
         if (now_ >= static_cast<Micros>(i) * 2'500'000 / static_cast<Micros>(seats_.size())) step(seats_[i]);
@@ -117,6 +117,7 @@ class Domain {
   const std::int64_t each_;
   std::mt19937_64 random_{1};
   Micros now_ = 1'000'000;
+  std::int64_t due_ = 0;  ///< changes, in millionths
   State state_;
   std::vector<Seat> seats_;
   std::vector<Event> log_;

@@ -59,7 +59,7 @@ LATENCIES = [f"latency-{disk}-{rate}-{share}" for disk in ("fast", "stalling") f
 
 
 class Speed:
-    SPEED = ["user-set", "user-defer", "engine-key-slow", "log-at-rest", "rebalance-gap", "commits-per-second", *LATENCIES]
+    SPEED = ["user-set", "user-defer", "engine-key-slow", "log-at-rest", "log-10k", "rebalance-gap", "commits-per-second", *LATENCIES]
     GROUP_PARTITIONS = 8
 
     def wait_until(self, what, condition, seconds=60):
@@ -157,9 +157,24 @@ class Speed:
         self.say(f"  a broker sends {sent / 1e6:.2f} MB/s")
         self.bar("log-at-rest", [sent / self.BEFORE], 0.05, most=True)
 
+    PARTS = 63  # of 64, without the directory
+
+    def log_10k(self):
+        """Each part is a log of its own, so one of them is run, with a virtual clock."""
+        members, limiters, each, changes = 10_000, 1_000, 2, 1_000
+        of_part = members * each // self.PARTS
+        seen = self.p.run("bench_core_tokens", members=of_part, limiters=limiters // self.PARTS, each=1, seconds=50,
+                          changes=changes // self.PARTS, patience_s=600)
+        events = seen["events_per_s"]
+        sent = (seen["bytes_per_s"] + self.KAFKAS_BYTES * events) * of_part * self.PARTS
+        self.say(f"  the brokers send {sent / 1e6:.0f} MB/s, {sent / members / 1e3:.1f} kB/s to each member")
+        self.bar("log-10k", [each * events * (seen["apply_us"] + seen["read_us"]) / 1e6], 0.05, most=True)
+
     def speed(self, bars):
         if "log-at-rest" in bars:
             self.log_at_rest()
+        if "log-10k" in bars:
+            self.log_10k()
         if "commits-per-second" in bars or any(bar.startswith("latency-fast") for bar in bars):
             self.latencies(self.p, "fast", bars)
         if any(bar.startswith("latency-stalling") for bar in bars):
