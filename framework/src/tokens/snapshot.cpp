@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "message/digest.hpp"
+#include "tokens/parts.hpp"
 #include "tokens/planted.hpp"
 #include "tokens/wire_parts.hpp"
 
@@ -192,6 +193,7 @@ std::optional<State> restore(std::string_view bytes) {
   s.part = from.part();
   s.division = from.division();
   s.closed = from.closed();
+  if (s.parts > kMostParts || s.part >= s.parts || (s.parts == 1 && (s.closed || s.division != 0))) return std::nullopt;
   s.limits_set_at = from.limits_set_at();
   s.ignored = from.ignored();
   s.unknown = from.unknown();

@@ -53,6 +53,15 @@ TEST(TokensSnapshot, garbage_is_refused) {
   EXPECT_TRUE(restore(save(State{})));
 }
 
+/// The digest of such a log does not cover them.
+TEST(TokensSnapshot, fields_of_a_divided_log_are_refused_in_one_of_one_part) {
+  using namespace std::string_literals;
+  const std::string saved = save(State{});
+  EXPECT_FALSE(restore(saved + "\x80\x01\x05"s)) << "part 5";
+  EXPECT_FALSE(restore(saved + "\x89\x01\x07\0\0\0\0\0\0\0"s)) << "division 7";
+  EXPECT_FALSE(restore(saved + "\x90\x01\x01"s)) << "closed";
+}
+
 /// Members of this build and of one that does not know it must agree.
 TEST(TokensSnapshot, who_set_a_limit_is_kept_and_is_no_part_of_the_digest) {
   const State unknown = replay({{7, 1, 1, LimitSet{"psp", 5, kNowhere}}});
