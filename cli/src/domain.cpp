@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "output.hpp"
 #include "settings.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/kafka/broker.hpp"
@@ -73,6 +74,20 @@ void add_domain_options(CLI::App& verb, DomainOptions& options) {
       ->type_name("NAME");
 }
 
+void add_part_options(CLI::App& verb, DomainOptions& options) {
+  verb.add_option("--limiter", options.limiter,
+                  "of a divided log: the part in which this limiter lives, instead of part 0")
+      ->type_name("NAME");
+}
+
+void warn_of_directory(const TokenReader& reader, const DomainOptions& options) {
+  if (reader.parts() == 1 || options.limiter) return;
+  tell(fmt::format(
+      "turnstile: the log is divided into {} parts, and this is part 0, which grants no permits since then. "
+      "--limiter NAME shows the part of that limiter\n",
+      number(reader.parts())));
+}
+
 namespace {
 
 DomainTopic topic_of(const Config& config, const DomainOptions& options) {
@@ -103,7 +118,14 @@ std::unique_ptr<TokenReader> open_domain(const Global& global, const DomainOptio
   const auto [kafka, topic] = topic_of(config, options);
   auto log = kafka::find_token_log(kafka, topic, nullptr);
   if (!log) fail_missing(config, options, topic, kafka.at("bootstrap.servers"));
-  return std::make_unique<TokenReader>(std::move(log), kafka::parts_of_token_log(kafka, topic));
+  auto reader = std::make_unique<TokenReader>(std::move(log), kafka::parts_of_token_log(kafka, topic));
+  if (!options.limiter) return reader;
+  reader->start(reader->begin());
+  reader->read_to(reader->end() - 1);
+  if (reader->parts() > 1) return reader->home_of(*options.limiter);
+  DomainOptions undivided = options;
+  undivided.limiter.reset();
+  return open_domain(global, undivided);
 }
 
 Exit look_at_domain(const Global& global, const DomainOptions& options, const std::function<Exit(TokenReader&)>& look) {

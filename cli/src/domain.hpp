@@ -16,8 +16,13 @@ namespace turnstile::cli {
 /// The options of all verbs that read a token log.
 struct DomainOptions {
   std::optional<std::string> topic;
+  std::optional<std::string> limiter;  ///< of a divided log: the part of this limiter, instead of part 0
 };
 void add_domain_options(CLI::App& verb, DomainOptions& options);
+/// For the verbs that read only one part of a divided log.
+void add_part_options(CLI::App& verb, DomainOptions& options);
+/// Tells that `reader` reads a part in which no permits are granted.
+void warn_of_directory(const TokenReader& reader, const DomainOptions& options);
 
 /// The log of the domain, not read yet. Creates nothing. Throws UsageError if limits are not counted over a cluster,
 /// Error if there is no such topic, and BrokerError.

@@ -98,6 +98,7 @@ Exit tail(const Global& global, const Options& options) {
   }
   while (reader->position() + 1 < reader->end()) show(reader->next());
   std::fflush(stdout);
+  warn_of_directory(*reader, options.domain);
   while (options.follow) {
     while (reader->peek(kLook)) show(reader->next());
     std::fflush(stdout);
@@ -110,6 +111,7 @@ Exit tail(const Global& global, const Options& options) {
 Exit print_replay(const Global& global, const Options& options, const TokenReader& reader) {
   const PermitsView view = reader.permits();
   const std::int64_t at_ms = reader.time_of(view.position);
+  warn_of_directory(reader, options.domain);
   if (global.json) {
     print(replay_as_json(reader));
     return Exit::ok;
@@ -142,6 +144,7 @@ void add_log(CLI::App& app, Command& command) {
 
   auto* tail_verb = log->add_subcommand("tail", "its last records, one line each, with their meaning");
   add_domain_options(*tail_verb, options->domain);
+  add_part_options(*tail_verb, options->domain);
   tail_verb->add_option("-n", options->lines, "how many")
       ->type_name("N")
       ->transform(whole_number(0, 1'000'000'000))
@@ -156,6 +159,7 @@ void add_log(CLI::App& app, Command& command) {
 
   auto* replay_verb = log->add_subcommand("replay", "which process held what at a position or a time");
   add_domain_options(*replay_verb, options->domain);
+  add_part_options(*replay_verb, options->domain);
   replay_verb->add_option("--at", options->at, "1041, \"2026-03-01 14:05:09\" (UTC), 14:05, \"10m ago\"")
       ->type_name("POSITION|TIME")
       ->required();

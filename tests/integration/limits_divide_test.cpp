@@ -20,6 +20,7 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Json = nlohmann::json;
 
 class LimitsDivide : public ::testing::Test {
@@ -92,6 +93,14 @@ TEST_F(LimitsDivide, divides_a_log_in_use) {
   EXPECT_EQ(take(*there, 1).size(), 1U);
   EXPECT_EQ(json("limits", "list")["limiters"][1]["limit"], 3);
   EXPECT_THAT(cli_.run("limits", "history").out, HasSubstr("psp"));
+
+  EXPECT_THAT(cli_.run("log", "tail", "--limiter", "psp").out, HasSubstr("limit set: psp: 3"));
+  const auto directory = cli_.run("log", "tail");
+  EXPECT_THAT(directory.out, AllOf(HasSubstr("divided: the log has 4 parts"), Not(HasSubstr("limit set"))));
+  EXPECT_THAT(directory.err, AllOf(HasSubstr("divided into 4 parts"), HasSubstr("--limiter NAME")));
+  const auto then = json("log", "replay", "--at", "1s ago", "--limiter", "mail");
+  EXPECT_EQ(then["permits"][0]["limiter"], "mail") << then;
+  EXPECT_THAT(cli_.run("log", "replay", "--at", "1s ago").err, HasSubstr("--limiter NAME"));
 }
 
 TEST_F(LimitsDivide, refuses_while_members_cannot_follow) {

@@ -106,7 +106,9 @@ void Follower::follow(TokenReader& reader) {
       history_.set(reader.permits(), reader.time_of(reader.position()));
     note(reader);
     state_.ready = true;
-    state_.why.clear();
+    state_.why = reader.parts() == 1 ? std::string()
+                                     : "the token log is divided, and only the time before is shown. Later times: "
+                                       "turnstile log replay --at TIME --limiter NAME";
   }
 }
 

@@ -98,8 +98,11 @@ class TokenReader {
   [[nodiscard]] std::int64_t time_of(std::int64_t position, std::uint32_t part = 0) const;
 
   /// The number of parts of the log, as far as it was read. 1: it is not divided. Records, positions and the state of
-  /// this reader are those of part 0. In a divided log no permits are granted there.
+  /// this reader are those of part 0, or of the part that home_of() chose. In a divided log part 0 grants no permits.
   [[nodiscard]] std::uint32_t parts() const;
+  /// Of a divided log: a reader of the part in which this limiter lives, not started. This reader must have read that the
+  /// log is divided.
+  [[nodiscard]] std::unique_ptr<TokenReader> home_of(const std::string& limiter) const;
   /// Reads the other parts up to now, for permits(). start() does it too when it begins at the end.
   void refresh();
   /// Divides a log of one part, which must have that many partitions. The number cannot be changed later. Does nothing
@@ -122,6 +125,8 @@ class TokenReader {
 
  private:
   struct Impl;
+  explicit TokenReader(std::unique_ptr<Impl> impl);
+
   std::unique_ptr<Impl> impl_;
 };
 

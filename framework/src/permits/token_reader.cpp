@@ -112,7 +112,8 @@ TokenRecord described(const ports::TokenLog::Record& record, const tokens::Event
   else if (const auto* joined = std::get_if<tokens::Joined>(&event.body))
     told.written_by = member_of(event.member, *joined);
   else if (!std::holds_alternative<tokens::LimitSet>(event.body) &&
-           !std::holds_alternative<tokens::VersionSet>(event.body))
+           !std::holds_alternative<tokens::VersionSet>(event.body) &&
+           !std::holds_alternative<tokens::Divided>(event.body) && !std::holds_alternative<tokens::Opened>(event.body))
     told.written_by = TokenMember{.id = event.member, .client = {}, .host = {}};
   return told;
 }
@@ -153,6 +154,7 @@ TokenReader::TokenReader(std::unique_ptr<ports::TokenLog> log, TokenLogParts oth
     : impl_(std::make_unique<Impl>(std::move(log))) {
   impl_->open_part = std::move(others);
 }
+TokenReader::TokenReader(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 TokenReader::~TokenReader() = default;
 
 const std::string& TokenReader::name() const { return impl_->name; }

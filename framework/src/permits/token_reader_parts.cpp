@@ -69,7 +69,14 @@ std::int64_t TokenReader::time_of(std::int64_t position, std::uint32_t part) con
 
 std::uint32_t TokenReader::parts() const { return impl_->state.parts; }
 
+std::unique_ptr<TokenReader> TokenReader::home_of(const std::string& limiter) const {
+  const std::uint32_t part = tokens::part_of(limiter, parts());
+  return std::unique_ptr<TokenReader>(
+      new TokenReader(std::make_unique<Impl>(impl_->open_part(part), tokens::first_state(impl_->state, part))));
+}
+
 void TokenReader::refresh() {
+  if (!tokens::is_directory(impl_->state)) return;
   for (std::uint32_t part = static_cast<std::uint32_t>(impl_->others.size()) + 1; part < parts(); ++part) {
     if (!impl_->open_part)
       throw TokenLogBroken(impl_->name + " is divided into parts, and this program opened only its first part");
