@@ -47,8 +47,12 @@ struct Text {
   std::string operator()(const LimitSet& e) const {
     return "limit " + e.limiter + " " + (e.limit ? text(*e.limit) : "unset") + " seen=" + std::to_string(e.seen);
   }
-  std::string operator()(const Divided& e) const { return "divided into " + text(e.parts); }
-  std::string operator()(const Opened& e) const { return "opened, with " + text(e.sets.size()) + " limits"; }
+  std::string operator()(const Divided& e) const {
+    return "divided into " + text(e.parts) + ", witness " + text(e.witness);
+  }
+  std::string operator()(const Opened& e) const {
+    return "opened part " + text(e.part) + ", with " + text(e.sets.size()) + " limits";
+  }
   std::string operator()(const VersionSet& e) const { return "version " + text(e.version); }
   std::string operator()(const Left&) const { return "left"; }
 };

@@ -141,7 +141,10 @@ void DividedWorld::divide() {
   };
   if (random.chance(30)) say_it(LimitSet{uses.front().name, static_cast<Count>(random.between(1, 3)), state.last});
   if (state.version < kDividedVersion) say_it(VersionSet{kDividedVersion});
-  else say_it(Divided{parts_, random.next()});
+  else if (!state.members.empty()) {
+    const auto& [witness, member] = *state.members.begin();
+    say_it(Divided{parts_, random.next(), random.chance(90) ? witness : random.next(), member.joined_at});
+  }
   schedule.after(random.between(1, 300) * kMillisecond, [this] { divide(); });
 }
 
@@ -180,10 +183,19 @@ void DividedWorld::append(std::uint32_t part, const std::string& bytes) {
   if (trace_ != nullptr)
     say("part " + std::to_string(part) + " " + std::to_string(log.state->last) + " " + describe(event) + " -> " +
         std::string(to_text(effects.outcome)));
-  if (!was_divided && is_directory(*log.state) && is_in_use(*log.state)) ++marks.moved_while_held;
+  if (!was_divided && is_directory(*log.state) && is_in_use(*log.state)) {
+    ++marks.moved_while_held;
+    // It opens the limiters in their homes, while others have permits of them in part 0.
+    if (random.chance(50)) schedule.after(random.between(1, 200) * kMillisecond, [this] { start().want(2, 100); });
+  }
   if (const auto* opened = std::get_if<Opened>(&event.body)) {
     ++(applied ? marks.opened : marks.opened_twice);
     if (applied) marks.set_moved += opened->sets.size();
+    if (applied && has(Fault::copies)) {  // also into a part that must not open yet
+      const auto into = static_cast<std::uint32_t>(random.index(logs_.size()));
+      schedule.after(random.between(1, 300) * kMillisecond,
+                     [this, into, bytes = log.records.back()] { append(into, bytes); });
+    }
   }
   if (applied && std::holds_alternative<Expire>(event.body)) ++marks.expired;
   if (std::holds_alternative<PartitionsClaimed>(event.body)) marks.fenced += effects.reclaimed.size();

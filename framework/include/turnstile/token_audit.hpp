@@ -11,7 +11,8 @@ namespace turnstile {
 
 /// What the replay of a token log shows.
 struct TokenAudit {
-  /// A position at which members got permits although more than the limit were held.
+  /// A position at which members got permits although more than the limit were held. Or, with a limit of 0, the end of
+  /// part 0 of a divided log: permits of the limiter are still held there, and its own part grants it already.
   struct Excess {
     std::int64_t position = 0;  ///< of the record
     std::int64_t time_ms = 0;   ///< of the record, in milliseconds since 1970

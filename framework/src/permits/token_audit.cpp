@@ -3,6 +3,7 @@
 #include <chrono>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "support/deadline.hpp"
@@ -51,6 +52,19 @@ class Replay {
     if (!audit_.known) return std::move(audit_);
     audit_.known_from = state_.last;
     look_at_limits(state_.last, 0, false);
+    read_all();
+    return std::move(audit_);
+  }
+
+  /// After run(): the state at the end that the log has now. It is not checked.
+  const tokens::State& state_now() {
+    audit_.end = log_.end();
+    read_all();
+    return state_;
+  }
+
+ private:
+  void read_all() {
     std::int64_t next = std::max(audit_.begin, state_.last + 1);
     log_.seek(next);
     auto late = detail::deadline_after(kPatience);
@@ -71,10 +85,8 @@ class Replay {
                           "reading " + log_.name() + " stopped at position " + std::to_string(next - 1) + " of " +
                               std::to_string(audit_.end - 1) + ". Check that its brokers run, and try again");
     }
-    return std::move(audit_);
   }
 
- private:
   /// The replay begins with the oldest snapshot that continues in the log. All later ones are compared.
   void collect_snapshots() {
     std::optional<tokens::State> oldest;
@@ -163,15 +175,28 @@ void add_all(std::vector<Finding>& to, std::vector<Finding> from) {
   for (Finding& finding : from) add(to, std::move(finding));
 }
 
+/// A part opens after all permits of its limiters have returned to part 0. `directory` is read after the parts, because
+/// they may have opened while they were read.
+void look_at_moved(const tokens::State& directory, const std::set<std::uint32_t>& open, TokenAudit& audit) {
+  for (const auto& [name, limiter] : directory.limiters) {
+    const tokens::Count out = limiter.held() + limiter.reserved;
+    if (out > 0 && open.contains(tokens::part_of(name, directory.parts)))
+      add(audit.excesses, {directory.last, 0, name, static_cast<std::int64_t>(out), 0});
+  }
+}
+
 }  // namespace
 
 TokenAudit audit_token_log(ports::TokenLog& log, const TokenLogParts& others) {
   Replay first(log);
   TokenAudit all = first.run();
+  std::set<std::uint32_t> open;
   for (std::uint32_t part = 1; part < first.state().parts; ++part) {
     if (!others) throw TokenLogBroken(log.name() + " is divided into parts, and only its first part was opened");
     const auto other = others(part);
-    TokenAudit audit = Replay(*other, tokens::first_state(first.state(), part)).run();
+    Replay replay(*other, tokens::first_state(first.state(), part));
+    TokenAudit audit = replay.run();
+    if (audit.known && !replay.state().closed) open.insert(part);
     all.known = all.known && audit.known;
     all.records += audit.records;
     all.compared += audit.compared;
@@ -180,6 +205,7 @@ TokenAudit audit_token_log(ports::TokenLog& log, const TokenLogParts& others) {
     add_all(all.differences, std::move(audit.differences));
     add_all(all.lowered, std::move(audit.lowered));
   }
+  if (all.known && !open.empty()) look_at_moved(first.state_now(), open, all);
   return all;
 }
 

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <thread>
+
 #include "permits/permits_view.hpp"
 #include "permits/token_reader_impl.hpp"
 #include "support/process_name.hpp"
@@ -18,6 +20,8 @@ using tokens::Count;
 
 /// The lease of the member that an empty log is divided by.
 constexpr std::uint32_t kLeaseMs = 10'000;
+/// The pause before a Divided or a VersionSet is written again, because the log did not accept it.
+constexpr milliseconds kDivideAgain{200};
 
 std::int64_t now_ms() {
   return std::chrono::duration_cast<milliseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -126,10 +130,15 @@ bool TokenReader::divide(std::uint32_t parts, milliseconds timeout) {
     } else if (state.version < tokens::kDividedVersion) {
       outcome = impl_->say(tokens::VersionSet{tokens::kDividedVersion}, late);
     } else {
-      outcome = impl_->say(tokens::Divided{.parts = parts, .division = Impl::random_id()}, late);
+      const auto& [witness, member] = *state.members.begin();
+      outcome = impl_->say(
+          tokens::Divided{
+              .parts = parts, .division = Impl::random_id(), .witness = witness, .joined_at = member.joined_at},
+          late);
       divided = outcome == Outcome::applied;
     }
     if (!outcome) return false;
+    if (*outcome != Outcome::applied) std::this_thread::sleep_until(std::min(late, steady_clock::now() + kDivideAgain));
   }
   if (state.members.contains(own.member)) (void)say_as_member(tokens::Left{});
   if (state.parts != parts)

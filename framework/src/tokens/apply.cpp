@@ -31,6 +31,7 @@ class Application {
   Outcome operator()(const Joined& joined) {
     if (event_.member == 0 || event_.epoch == 0 || event_.seq == 0) return Outcome::not_allowed;
     if (has_ended(state_, event_.member)) return Outcome::revived;
+    if (is_of_another_part(joined)) return Outcome::elsewhere;
     if (joined.lease_ms < kShortestLeaseMs || joined.lease_ms > kLongestLeaseMs || joined.weight < 1 ||
         joined.weight > kMostWeight || joined.knows < state_.version || joined.host.size() > kLongestName ||
         joined.client.size() > kLongestName || joined.most_limiters > kMostLimiters || joined.was.size() > kMostLives)
@@ -164,6 +165,8 @@ class Application {
   Outcome operator()(const Divided& divided) {
     if (state_.version < kDividedVersion) return Outcome::unknown;
     if (state_.parts > 1) return Outcome::elsewhere;
+    const auto witness = state_.members.find(divided.witness);
+    if (witness == state_.members.end() || witness->second.joined_at != divided.joined_at) return Outcome::stale;
     // A reserve may be in use by a process that cannot read this.
     if (divided.parts < 2 || divided.parts > kMostParts || !state_.reserves.empty()) return Outcome::not_allowed;
     state_.parts = divided.parts;
@@ -175,6 +178,7 @@ class Application {
   Outcome operator()(const Opened& opened) {
     if (state_.version < kDividedVersion) return Outcome::unknown;
     if (state_.part == 0 || !state_.closed || opened.division != state_.division) return Outcome::stale;
+    if (is_misplaced(state_, opened)) return Outcome::elsewhere;
     for (const auto& [name, limit] : opened.sets) {
       if (name.empty() || name.size() > kLongestName || limit > kMostPermits) return Outcome::not_allowed;
       if (is_elsewhere(name)) return Outcome::elsewhere;
@@ -194,6 +198,12 @@ class Application {
   /// Lines in the directory are taken, because their members may not have read yet that the log was divided.
   [[nodiscard]] bool is_elsewhere(const std::string& name) const {
     return state_.parts > 1 && part_of(name, state_.parts) != state_.part;
+  }
+
+  /// A new member of a directory that needs none, or of a part of another division.
+  [[nodiscard]] bool is_of_another_part(const Joined& joined) const {
+    if (state_.part > 0) return joined.division != state_.division;
+    return !state_.members.contains(event_.member) && is_left(state_);
   }
 
   void close(bool closed) {

@@ -22,7 +22,7 @@ struct Effects {
     revived,      ///< Joined of a life that has ended
     stale,        ///< its premise is no longer true: Expire, PartitionsClaimed, Fenced, LimitSet, VersionSet
     not_allowed,  ///< too many, too long, out of range
-    elsewhere,    ///< the limiter's home is another part of the log, or the log is divided already
+    elsewhere,    ///< it belongs to another part of the log, or to none: the log is divided already
   };
   Outcome outcome = Outcome::applied;
   std::optional<MemberId> ended;    ///< expired, or left

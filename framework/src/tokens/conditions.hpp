@@ -65,6 +65,10 @@ inline bool runs_despite_fences(const Holding& holding) {
   return holding.outlives_fence && !TURNSTILE_PLANTED(fence_reclaims_services);
 }
 
+inline bool is_misplaced(const State& state, const Opened& opened) {
+  return opened.part != state.part && !TURNSTILE_PLANTED(opened_in_any_part);
+}
+
 inline bool is_closed(const LimiterEntry& limiter) { return limiter.closed && !TURNSTILE_PLANTED(closed_grants); }
 
 /// Nothing of it would return to others.

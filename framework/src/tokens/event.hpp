@@ -50,6 +50,7 @@ struct Joined {
   /// Its build knows that a member that rests (apply.hpp) has a longer lease. No influence on permits, so it is no part of
   /// the digest.
   bool knows_rest = false;
+  std::uint64_t division = 0;  ///< in the parts above 0: void in a part of another division (see Divided)
   bool operator==(const Joined&) const = default;
 };
 

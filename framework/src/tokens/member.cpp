@@ -175,11 +175,12 @@ void Member::read_own(const State& state, Position position, const Event& event,
   const Sent own = std::move(unread_.front());
   unread_.pop_front();
   if (std::holds_alternative<Joined>(event.body)) {
-    if (effects.outcome == Effects::Outcome::revived || effects.outcome == Effects::Outcome::duplicate) {
-      begin_life();
-      return;
-    }
-    if (effects.outcome != Effects::Outcome::applied) {
+    using Outcome = Effects::Outcome;
+    // Elsewhere: this is a directory that needs no members any more.
+    if (effects.outcome == Outcome::revived || effects.outcome == Outcome::duplicate ||
+        effects.outcome == Outcome::elsewhere)
+      return begin_life();
+    if (effects.outcome != Outcome::applied) {
       halt("the domain rejected this member at position " + std::to_string(position) + ": " +
            (state.members.size() >= kMostMembers
                 ? "it already has its maximum of " + std::to_string(kMostMembers) + " members"
@@ -211,12 +212,14 @@ void Member::read_own(const State& state, Position position, const Event& event,
 void Member::tick(const State& state, Micros now) {
   if (phase_ == Phase::halted || phase_ == Phase::left || now < next_tick_) return;
   next_tick_ = now + settings_.lease() / settings_.keeps_per_lease;
+  // A directory has members only while somebody has permits in it: they expire those that are dead.
+  const bool is_needed = !is_left(state);
   if (!join_sent_) {
-    if (phase_ == Phase::joining && !is_needed(state)) return;
-    join(now);
+    if (phase_ == Phase::joining && !is_needed) return;
+    join(state, now);
   }
   if (phase_ == Phase::joining) return;
-  if (!is_needed(state)) return retire(now);
+  if (!is_needed) return retire(now);
   say_partitions(state, now);
   if (now >= next_keep_) {
     const bool rests = next_keep_ > 0 && may_rest(state, now);
@@ -231,9 +234,6 @@ void Member::tick(const State& state, Micros now) {
   wake_at(next_keep_);
 }
 
-/// A directory has members only while somebody has permits in it: they expire those that are dead.
-bool Member::is_needed(const State& state) const { return !is_directory(state) || !uses_.empty() || is_in_use(state); }
-
 /// It follows the log as no member.
 void Member::retire(Micros now) {
   send(now, Left{});
@@ -241,11 +241,12 @@ void Member::retire(Micros now) {
   was_.clear();
 }
 
-void Member::join(Micros now) {
+void Member::join(const State& state, Micros now) {
   join_sent_ = true;
   if (epoch_ == 0) epoch_ = 1;
   Joined about = settings_.about;
   about.was = was_;
+  if (state.part > 0) about.division = state.division;
   send(now, std::move(about));
   if (phase_ == Phase::joined) next_keep_ = 0;
 }

@@ -99,9 +99,8 @@ class Member {
   void forfeit(const std::string& name, Count total);
   void start_over(const std::string& name, LimiterUse& use);
   void let_go(const std::string& name, LimiterUse& use, Micros now);
-  [[nodiscard]] bool is_needed(const State& state) const;
   void retire(Micros now);
-  void join(Micros now);
+  void join(const State& state, Micros now);
   void keep(const State& state, Micros now);
   [[nodiscard]] bool may_rest(const State& state, Micros now) const;
   void read_own(const State& state, Position position, const Event& event, const Effects& effects, Micros now);

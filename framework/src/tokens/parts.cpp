@@ -24,6 +24,8 @@ std::uint32_t part_of(std::string_view limiter, std::uint32_t parts) {
   return 1 + static_cast<std::uint32_t>(first % (parts - 1));
 }
 
+bool is_left(const State& state) { return is_directory(state) && !is_in_use(state); }
+
 bool is_directory(const State& state) { return state.parts > 1 && state.part == 0; }
 
 bool is_in_use(const State& directory) {
@@ -32,7 +34,7 @@ bool is_in_use(const State& directory) {
 }
 
 std::optional<Opened> moved_out(const State& directory, std::uint32_t part) {
-  Opened opened{.division = directory.division, .sets = {}};
+  Opened opened{.division = directory.division, .part = part, .sets = {}};
   for (const auto& [name, limiter] : directory.limiters) {
     if (part_of(name, directory.parts) != part) continue;
     if (has_permits_out(limiter)) return std::nullopt;

@@ -7,7 +7,9 @@
 //      leases. From then on part 0 is only the directory, which tells the number of parts.
 //   2. Nobody holds permits in part 0 of the limiters whose home is part P. That stays so, because part 0 is closed.
 //   3. Opened in part P, by anybody that has read that in part 0. From then on part P grants.
-// A permit is therefore never granted in two parts at once. Opened is in effect once, so a copy or a late one does nothing.
+// A permit is therefore never granted in two parts at once. Opened is in effect once, in its part, so a copy or a late one
+// does nothing. Nor does a record that comes late from an earlier topic of the same name: Divided names a member of its
+// log, and Opened and Joined name the division.
 
 #include <cstdint>
 #include <optional>
@@ -29,6 +31,8 @@ inline constexpr std::uint32_t kMostParts = 1'024;
 [[nodiscard]] bool is_directory(const State& state);
 /// Whether somebody still has permits in it. Of a directory, because others have no use for the answer.
 [[nodiscard]] bool is_in_use(const State& directory);
+/// A directory in which nobody has permits any more. It stays that, and needs no members.
+[[nodiscard]] bool is_left(const State& state);
 /// What opens this part. Absent: somebody still has permits in the directory of limiters that have their home there.
 [[nodiscard]] std::optional<Opened> moved_out(const State& directory, std::uint32_t part);
 /// The state of a part before its first record. `part` is not 0.

@@ -33,6 +33,7 @@ enum class Planted : std::uint8_t {
   reserve_ends_with_the_lease,
   groups_share_partitions,
   closed_grants,
+  opened_in_any_part,
   // snapshot
   snapshot_forgets_draining,
   snapshot_forgets_ended_lives,
@@ -54,7 +55,7 @@ enum class Planted : std::uint8_t {
   trimmed_is_broken,
   opened_while_held,
 };
-inline constexpr std::array<std::string_view, 36> kPlantedNames{
+inline constexpr std::array<std::string_view, 37> kPlantedNames{
     "none",
     "duplicates_applied",
     "late_release_of_an_old_epoch",
@@ -75,6 +76,7 @@ inline constexpr std::array<std::string_view, 36> kPlantedNames{
     "reserve_ends_with_the_lease",
     "groups_share_partitions",
     "closed_grants",
+    "opened_in_any_part",
     "snapshot_forgets_draining",
     "snapshot_forgets_ended_lives",
     "lease_from_the_answer",

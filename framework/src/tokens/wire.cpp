@@ -78,10 +78,13 @@ struct Writer {
   void operator()(const Divided& e) const {
     to.mutable_divided()->set_parts(e.parts);
     to.mutable_divided()->set_division(e.division);
+    to.mutable_divided()->set_witness(e.witness);
+    to.mutable_divided()->set_joined_at(e.joined_at);
   }
   void operator()(const Opened& e) const {
     auto* opened = to.mutable_opened();
     opened->set_division(e.division);
+    opened->set_part(e.part);
     for (const auto& [limiter, limit] : e.sets) {
       auto* set = opened->add_sets();
       set->set_limiter(limiter);
@@ -119,9 +122,11 @@ decltype(Event::body) read_body(const wire::Event& from) {
       return Expire{from.expire().member(), from.expire().silent_since(), from.expire().reserve()};
     case wire::Event::kLimitSet: return read_limit_set(from.limit_set());
     case wire::Event::kVersionSet: return VersionSet{from.version_set().version()};
-    case wire::Event::kDivided: return Divided{from.divided().parts(), from.divided().division()};
+    case wire::Event::kDivided:
+      return Divided{from.divided().parts(), from.divided().division(), from.divided().witness(),
+                     from.divided().joined_at()};
     case wire::Event::kOpened: {
-      Opened opened{.division = from.opened().division(), .sets = {}};
+      Opened opened{.division = from.opened().division(), .part = from.opened().part(), .sets = {}};
       for (const auto& set : from.opened().sets()) opened.sets.push_back({set.limiter(), set.limit()});
       return opened;
     }

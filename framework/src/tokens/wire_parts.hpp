@@ -29,6 +29,7 @@ inline void write_joined(const Joined& joined, wire::Joined& to) {
   to.set_most_limiters(joined.most_limiters);
   for (const MemberId was : joined.was) to.add_was(was);
   to.set_knows_rest(joined.knows_rest);
+  to.set_division(joined.division);
 }
 inline Joined read_joined(const wire::Joined& from) {
   return {.host = from.host(),
@@ -40,7 +41,8 @@ inline Joined read_joined(const wire::Joined& from) {
           .reserve_ms = from.reserve_ms(),
           .most_limiters = from.most_limiters(),
           .was = {from.was().begin(), from.was().end()},
-          .knows_rest = from.knows_rest()};
+          .knows_rest = from.knows_rest(),
+          .division = from.division()};
 }
 
 inline void write_limit_set(const LimitSet& set, wire::LimitSet& to) {

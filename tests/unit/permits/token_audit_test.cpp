@@ -7,6 +7,7 @@
 
 #include "tokens/apply.hpp"
 #include "tokens/member_settings.hpp"
+#include "tokens/parts.hpp"
 #include "tokens/snapshot.hpp"
 #include "tokens/wire.hpp"
 #include "turnstile/testing/token_log.hpp"
@@ -121,6 +122,28 @@ TEST_F(TokenAuditTest, without_a_snapshot_that_continues_it_tells_nothing) {
   const TokenAudit found = audit();
   EXPECT_FALSE(found.known);
   EXPECT_EQ(found.records, 0);
+}
+
+/// Parts as they must never be: the home of "psp" is open while a member still has permits of it in part 0.
+TEST(TokenAuditOfParts, a_part_that_was_opened_too_early_is_an_excess) {
+  const auto log = std::make_shared<turnstile::testing::MemoryTokenParts>();
+  const auto write = [&](std::uint32_t part, const Event& event) { log->part(part)->append(encode(event)); };
+  write(0, {7, 1, 1, Joined{.host = "h1", .pid = 11, .client = "billing", .lease_ms = 10'000, .knows = 2}});
+  write(0, {7, 1, 2, Keep{.lines = {Line{.limiter = "psp", .limit = 4, .wants = 3}}, .checkpoint = {}}});
+  write(0, {1, 1, 1, VersionSet{kDividedVersion}});
+  write(0, {2, 1, 1, Divided{3, 77, 7, 0}});
+  const auto parts = turnstile::testing::open_parts(log);
+  const auto audit = [&] { return audit_token_log(*parts(0), parts); };
+  EXPECT_THAT(audit().excesses, IsEmpty());
+  const std::uint32_t home = part_of("psp", 3);
+  write(home, {3, 1, 1, Opened{77, home, {}}});
+  const auto excesses = audit().excesses;
+  ASSERT_EQ(excesses.size(), 1U);
+  EXPECT_EQ(excesses.front().limiter, "psp");
+  EXPECT_EQ(excesses.front().held, 3);
+  EXPECT_EQ(excesses.front().limit, 0);
+  write(0, {7, 1, 3, Left{}});
+  EXPECT_THAT(audit().excesses, IsEmpty());
 }
 
 }  // namespace

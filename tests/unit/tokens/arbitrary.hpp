@@ -47,7 +47,8 @@ inline decltype(Event::body) any_body() {
                     .knows = *rc::gen::inRange<std::uint32_t>(0, 4),
                     .reserve_ms = *rc::gen::inRange<std::uint32_t>(0, 9),
                     .most_limiters = *rc::gen::inRange<std::uint32_t>(0, 3),
-                    .was = {*rc::gen::inRange<MemberId>(0, 4)}};
+                    .was = {*rc::gen::inRange<MemberId>(0, 4)},
+                    .division = *rc::gen::weightedElement<std::uint64_t>({{4, 1U}, {1, 0U}, {1, 2U}})};
     case 2: {
       Keep keep;
       for (int lines = *rc::gen::inRange(0, 3); lines > 0; --lines) keep.lines.push_back(any_line());
@@ -76,9 +77,15 @@ inline decltype(Event::body) any_body() {
     }
     case 10: return VersionSet{*rc::gen::inRange<std::uint32_t>(0, 4)};
     case 11: return Left{};
-    case 12: return Divided{*rc::gen::inRange<std::uint32_t>(0, 4), *rc::gen::inRange<std::uint64_t>(0, 3)};
+    case 12: {
+      const auto witness = *rc::gen::inRange<MemberId>(0, 4);  // see any_log()
+      return Divided{*rc::gen::inRange<std::uint32_t>(0, 4), *rc::gen::inRange<std::uint64_t>(0, 3), witness,
+                     *rc::gen::weightedElement<Position>({{4, static_cast<Position>(witness) - 1}, {1, Position{9}}})};
+    }
     case 13: {
-      Opened opened{.division = *rc::gen::inRange<std::uint64_t>(0, 3), .sets = {}};
+      Opened opened{.division = *rc::gen::inRange<std::uint64_t>(0, 3),
+                    .part = *rc::gen::weightedElement<std::uint32_t>({{4, 1U}, {1, 0U}, {1, 2U}}),
+                    .sets = {}};
       if (*rc::gen::inRange(0, 2) == 0) opened.sets.push_back({any_line().limiter, *some_count()});
       return opened;
     }
@@ -96,11 +103,17 @@ inline rc::Gen<Event> any_event() {
   });
 }
 
-/// A log in which three members join, followed by any events.
-inline std::vector<Event> any_log() {
+/// A log in which three members join, followed by any events. `division`: in a part of a divided log.
+inline std::vector<Event> any_log(std::uint64_t division = 0) {
   std::vector<Event> log;
   for (MemberId member = 1; member <= 3; ++member)
-    log.push_back({member, 1, 1, Joined{"host", 1, "client", 1'000, 1, 1}});
+    log.push_back({member, 1, 1,
+                   Joined{.host = "host",
+                          .pid = 1,
+                          .client = "client",
+                          .lease_ms = 1'000,
+                          .knows = *rc::gen::inRange<std::uint32_t>(1, 3),
+                          .division = division}});
   std::uint64_t seq = 1;
   for (Event& event : *rc::gen::container<std::vector<Event>>(any_event())) {
     if (*rc::gen::inRange(0, 4) > 0) event.seq = ++seq;

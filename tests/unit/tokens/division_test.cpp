@@ -18,6 +18,15 @@ constexpr std::uint64_t kDivision = 77;
 Joined member_of_version(std::uint32_t knows) {
   return {.host = "host", .pid = 1, .client = "client", .lease_ms = 1'000, .weight = 1, .knows = knows};
 }
+/// A member of a part above 0.
+Joined member_of(std::uint64_t division) {
+  Joined joined = member_of_version(2);
+  joined.division = division;
+  return joined;
+}
+
+/// With the first member as witness, as one_part() has it.
+Divided divided(std::uint32_t parts, std::uint64_t division = kDivision) { return {parts, division, 1, 0}; }
 
 Line line(const std::string& limiter, Count wants, Count given_back = 0) {
   return {.limiter = limiter, .limit = 3, .wants = wants, .given_back = given_back};
@@ -61,16 +70,16 @@ TEST(TokensDivision, is_refused_in_a_log_of_an_earlier_version) {
   Part part;
   part.write(1, member_of_version(1));
   EXPECT_EQ(part.write(0, VersionSet{kDividedVersion}), Outcome::not_allowed) << "a member does not know it";
-  EXPECT_EQ(part.write(0, Divided{8, kDivision}), Outcome::unknown);
+  EXPECT_EQ(part.write(0, divided(8)), Outcome::unknown);
   EXPECT_EQ(part.state.parts, 1U);
 }
 
 TEST(TokensDivision, is_refused_for_numbers_out_of_range_and_the_second_time) {
   Part part = one_part();
-  EXPECT_EQ(part.write(0, Divided{1, kDivision}), Outcome::not_allowed);
-  EXPECT_EQ(part.write(0, Divided{kMostParts + 1, kDivision}), Outcome::not_allowed);
-  EXPECT_EQ(part.write(0, Divided{8, kDivision}), Outcome::applied);
-  EXPECT_EQ(part.write(0, Divided{16, 5}), Outcome::elsewhere);
+  EXPECT_EQ(part.write(0, divided(1)), Outcome::not_allowed);
+  EXPECT_EQ(part.write(0, divided(kMostParts + 1)), Outcome::not_allowed);
+  EXPECT_EQ(part.write(0, divided(8)), Outcome::applied);
+  EXPECT_EQ(part.write(0, divided(16, 5)), Outcome::elsewhere);
   EXPECT_EQ(part.state.parts, 8U);
   EXPECT_EQ(part.state.division, kDivision);
 }
@@ -81,16 +90,16 @@ TEST(TokensDivision, is_refused_while_a_member_has_a_reserve) {
   Line reserves = line("mail", 0);
   reserves.set_aside = reserves.reserve = 2;
   part.write(1, Keep{{reserves}, {}});
-  EXPECT_EQ(part.write(0, Divided{8, kDivision}), Outcome::not_allowed);
+  EXPECT_EQ(part.write(0, divided(8)), Outcome::not_allowed);
   reserves.reserve = 0;
   part.write(1, Keep{{reserves}, {}});
-  EXPECT_EQ(part.write(0, Divided{8, kDivision}), Outcome::applied);
+  EXPECT_EQ(part.write(0, divided(8)), Outcome::applied);
 }
 
 TEST(TokensDivision, the_directory_grants_nothing_and_permits_come_back_to_it) {
   Part part = one_part();
   ASSERT_EQ(part.state.held("psp", 1), 3U);
-  part.write(0, Divided{8, kDivision});
+  part.write(0, divided(8));
   EXPECT_EQ(part.state.held("psp", 1), 3U);
   EXPECT_EQ(part.state.holding("psp", 1)->share, 0U) << "it returns what is idle";
   part.write(2, Acquire{line("psp", 2)});
@@ -105,21 +114,22 @@ TEST(TokensDivision, the_directory_grants_nothing_and_permits_come_back_to_it) {
 TEST(TokensDivision, a_part_is_opened_by_what_operators_had_set_once_nobody_has_permits_of_its_limiters) {
   Part directory = one_part();
   directory.write(0, LimitSet{"psp", 2, directory.state.last});
-  directory.write(0, Divided{8, kDivision});
+  directory.write(0, divided(8));
   const std::uint32_t home = part_of("psp", 8);
   EXPECT_FALSE(moved_out(directory.state, home));
   EXPECT_TRUE(is_in_use(directory.state));
-  EXPECT_EQ(moved_out(directory.state, home % 7 + 1), (Opened{kDivision, {}})) << "another part does not wait";
+  EXPECT_EQ(moved_out(directory.state, home % 7 + 1), (Opened{kDivision, home % 7 + 1, {}}))
+      << "another part does not wait";
   directory.write(1, Left{});
   EXPECT_FALSE(is_in_use(directory.state));
-  ASSERT_EQ(moved_out(directory.state, home), (Opened{kDivision, {{"psp", 2}}}));
+  ASSERT_EQ(moved_out(directory.state, home), (Opened{kDivision, home, {{"psp", 2}}}));
 
   Part part{first_state(directory.state, home)};
-  part.write(1, member_of_version(2));
+  part.write(1, member_of(kDivision));
   part.write(1, Keep{{line("psp", 3)}, {}});
   EXPECT_EQ(part.state.held("psp", 1), 0U) << "not open yet";
   EXPECT_EQ(part.write(0, LimitSet{"psp", 1, part.state.last}), Outcome::stale) << "what was set before comes first";
-  EXPECT_EQ(part.write(0, Opened{kDivision + 1, {}}), Outcome::stale) << "of another division";
+  EXPECT_EQ(part.write(0, Opened{kDivision + 1, home, {}}), Outcome::stale) << "of another division";
   EXPECT_EQ(part.write(0, *moved_out(directory.state, home)), Outcome::applied);
   EXPECT_EQ(part.state.held("psp", 1), 2U);
   EXPECT_EQ(part.write(0, LimitSet{"psp", std::nullopt, part.state.last}), Outcome::applied);
@@ -130,17 +140,65 @@ TEST(TokensDivision, a_part_is_opened_by_what_operators_had_set_once_nobody_has_
 TEST(TokensDivision, a_part_refuses_limiters_of_other_homes) {
   const Part directory = [] {
     Part made = one_part();
-    made.write(0, Divided{8, kDivision});
+    made.write(0, divided(8));
     return made;
   }();
   const std::uint32_t home = part_of("psp", 8), other = home % 7 + 1;
   Part part{first_state(directory.state, other)};
-  part.write(1, member_of_version(2));
-  EXPECT_EQ(part.write(0, Opened{kDivision, {{"psp", 2}}}), Outcome::elsewhere);
-  EXPECT_EQ(part.write(0, Opened{kDivision, {}}), Outcome::applied);
+  part.write(1, member_of(kDivision));
+  EXPECT_EQ(part.write(0, Opened{kDivision, other, {{"psp", 2}}}), Outcome::elsewhere);
+  EXPECT_EQ(part.write(0, Opened{kDivision, other, {}}), Outcome::applied);
   EXPECT_EQ(part.write(1, Keep{{line("psp", 3)}, {}}), Outcome::elsewhere);
   EXPECT_EQ(part.write(0, LimitSet{"psp", 9, part.state.last}), Outcome::elsewhere);
   EXPECT_FALSE(part.state.limiters.contains("psp"));
+}
+
+/// While part 0 still has permits of limiters that live here.
+TEST(TokensDivision, a_copy_of_another_parts_opened_opens_nothing) {
+  Part directory = one_part();
+  directory.write(0, divided(8));
+  const std::uint32_t home = part_of("psp", 8), other = home % 7 + 1;
+  const auto opened = moved_out(directory.state, other);
+  ASSERT_TRUE(opened);
+  ASSERT_FALSE(moved_out(directory.state, home));
+  Part part{first_state(directory.state, home)};
+  EXPECT_EQ(part.write(0, *opened), Outcome::elsewhere);
+  EXPECT_TRUE(part.state.closed);
+  EXPECT_EQ(directory.write(0, *opened), Outcome::stale);
+}
+
+/// As in a new topic of the same name, to which an earlier Divided comes late.
+TEST(TokensDivision, a_division_names_a_member_of_its_log) {
+  Part part = one_part();
+  EXPECT_EQ(part.write(0, Divided{8, kDivision, 9, 0}), Outcome::stale) << "no member";
+  EXPECT_EQ(part.write(0, Divided{8, kDivision, 1, 1}), Outcome::stale) << "a member that joined elsewhere";
+  part.write(1, Left{});
+  EXPECT_EQ(part.write(0, divided(8)), Outcome::stale) << "not a member any more";
+  EXPECT_EQ(part.write(0, Divided{8, kDivision, 2, 1}), Outcome::applied);
+}
+
+TEST(TokensDivision, members_of_another_division_are_void_in_a_part) {
+  Part directory = one_part();
+  directory.write(0, divided(8));
+  Part part{first_state(directory.state, 3)};
+  EXPECT_EQ(part.write(1, member_of(kDivision + 1)), Outcome::elsewhere);
+  EXPECT_EQ(part.write(1, member_of_version(2)), Outcome::elsewhere) << "as members of part 0 write it";
+  EXPECT_EQ(part.write(1, member_of(kDivision)), Outcome::applied);
+  EXPECT_EQ(restore(save(part.state)), part.state);
+}
+
+/// Otherwise processes that die as they start would fill it, and nobody would expire them.
+TEST(TokensDivision, a_directory_without_permits_takes_no_members) {
+  Part directory = one_part();
+  directory.write(0, divided(8));
+  EXPECT_EQ(directory.write(3, member_of_version(2)), Outcome::applied) << "it can expire the dead";
+  directory.write(1, Left{});
+  ASSERT_TRUE(is_left(directory.state));
+  EXPECT_EQ(directory.write(4, member_of_version(2)), Outcome::elsewhere);
+  // A member can still begin a new epoch, to leave.
+  EXPECT_EQ(apply(directory.state, directory.state.last + 1, {3, 2, 1, member_of_version(2)}).outcome,
+            Outcome::applied);
+  EXPECT_EQ(apply(directory.state, directory.state.last + 1, {3, 2, 2, Left{}}).outcome, Outcome::applied);
 }
 
 /// Whatever comes after it.
@@ -162,7 +220,7 @@ RC_GTEST_PROP(TokensDivision, a_part_that_is_closed_grants_nothing_and_its_snaps
   directory.parts = 2;
   directory.division = 1;
   State state = first_state(directory, 1);
-  for (const Event& event : any_log()) {
+  for (const Event& event : any_log(directory.division)) {
     apply(state, state.last + 1, event);
     if (!state.closed) continue;
     for (const auto& [name, limiter] : state.limiters) RC_ASSERT(limiter.held() + limiter.reserved == 0U);
@@ -180,8 +238,9 @@ TEST(TokensDivision, a_log_of_one_part_has_the_digest_and_the_bytes_that_it_had_
 }
 
 TEST(TokensDivision, its_events_are_read_as_they_were_written) {
-  for (const Event& event : {Event{0, 1, 1, Divided{64, kDivision}}, Event{0, 1, 1, Opened{kDivision, {}}},
-                             Event{0, 1, 1, Opened{kDivision, {{"psp", 2}, {"mail", 0}}}}})
+  for (const Event& event :
+       {Event{0, 1, 1, Divided{64, kDivision, 7, 5}}, Event{0, 1, 1, Opened{kDivision, 3, {}}},
+        Event{0, 1, 1, member_of(kDivision)}, Event{0, 1, 1, Opened{kDivision, 63, {{"psp", 2}, {"mail", 0}}}}})
     EXPECT_EQ(decode(encode(event)), event);
 }
 
