@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tokens/parts.hpp"
 #include "tokens/snapshot.hpp"
 
 namespace turnstile::detail {
@@ -35,16 +36,17 @@ std::string commands_of_operators(const tokens::State& state) {
 }
 
 /// It asks for the log's beginning first: a snapshot is stored before the records that it covers are deleted.
-tokens::State DomainSnapshots::newest(tokens::State first) {
+tokens::State DomainSnapshots::newest(const tokens::State& first) {
   const std::int64_t begin = log_.begin();
   int found = 0, too_old = 0;
   for (auto kept = log_.snapshot(); kept && too_old < kOldSnapshots; kept = log_.snapshot(kept->number)) {
     ++found;
     auto state = tokens::restore(kept->bytes);
-    if (!state) {
-      run_log_.warn(Code::token_log_unreadable, "a snapshot of the token log, " + log_.name() + ", cannot be read (" +
-                                                    std::to_string(kept->bytes.size()) +
-                                                    " bytes); trying the one before it");
+    if (!state || !tokens::is_same_part(*state, first)) {
+      run_log_.warn(Code::token_log_unreadable,
+                    "a snapshot of the token log, " + log_.name() +
+                        (state ? ", belongs to another part or another division of it (" : ", cannot be read (") +
+                        std::to_string(kept->bytes.size()) + " bytes); trying the one before it");
       continue;
     }
     if (state->last + 1 < begin) {

@@ -16,9 +16,9 @@ class DomainSnapshots {
   DomainSnapshots(ports::TokenLog& log, const RunLog& run_log, std::int64_t every)
       : log_(log), run_log_(run_log), every_(every) {}
 
-  /// The newest readable snapshot from which the log continues, or the empty state. Throws TokenLogBroken if there is
-  /// no such snapshot, and the log does not begin at 0.
-  tokens::State newest(tokens::State first = {});
+  /// The newest readable snapshot of this part from which the log continues, or `first`, the state before the log's first
+  /// record. Throws TokenLogBroken if there is no such snapshot, and the log does not begin at 0.
+  tokens::State newest(const tokens::State& first);
   /// Stores a snapshot and trims the log, if it is time.
   void keep(const tokens::State& state, const tokens::Member& member);
 

@@ -93,6 +93,7 @@ class Replay {
     int too_old = 0, read = 0;
     for (auto kept = log_.snapshot(); kept && read < kMostSnapshots; kept = log_.snapshot(kept->number), ++read) {
       auto saved = tokens::restore(kept->bytes);
+      if (saved && !tokens::is_same_part(*saved, first_)) continue;
       if (saved && saved->last + 1 < audit_.begin && ++too_old == kOldSnapshots) break;
       // A snapshot from beyond the end belongs to an earlier log of this name.
       if (!saved || saved->last + 1 < audit_.begin || saved->last >= audit_.end) continue;

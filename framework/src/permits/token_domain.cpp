@@ -30,7 +30,8 @@ bool continues_after_trimming() { return !TURNSTILE_PLANTED(trimmed_is_broken); 
 }  // namespace
 
 DomainMember::DomainMember(std::unique_ptr<ports::TokenLog> log, const TokenSettings& settings,
-                           std::shared_ptr<spdlog::logger> logger, DomainEnvironment environment, tokens::State first)
+                           std::shared_ptr<spdlog::logger> logger, DomainEnvironment environment,
+                           const tokens::State& first)
     : settings_(settings),
       environment_(std::move(environment)),
       run_log_(std::move(logger), own_name(settings.client.substr(0, tokens::kLongestName))),
@@ -38,14 +39,7 @@ DomainMember::DomainMember(std::unique_ptr<ports::TokenLog> log, const TokenSett
       snapshots_(*log_, run_log_, settings.snapshot_every),
       reports_(*log_, run_log_, settings),
       member_(member_settings(settings, environment_)) {
-  const std::uint32_t part = first.part;
-  const std::uint64_t division = first.division;
-  state_ = snapshots_.newest(std::move(first));
-  if (state_.part != part || (part > 0 && state_.division != division)) {
-    throw TokenLogBroken("the snapshot of " + log_->name() +
-                         " is not one of this part of this log. Stop all members of the domain, delete the topic and "
-                         "its snapshots, then start the members again");
-  }
+  state_ = snapshots_.newest(first);
   log_->seek(state_.last + 1);
 }
 

@@ -29,7 +29,7 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   /// `first`: the state before the log's first record.
   DomainMember(std::unique_ptr<ports::TokenLog> log, const TokenSettings& settings,
                std::shared_ptr<spdlog::logger> logger,
-               DomainEnvironment environment = DomainEnvironment::of_this_process(), tokens::State first = {});
+               DomainEnvironment environment = DomainEnvironment::of_this_process(), const tokens::State& first = {});
 
   void start();
   void request_stop();

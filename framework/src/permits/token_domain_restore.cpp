@@ -26,9 +26,11 @@ std::string DomainMember::settings_at_stake() const {
 void DomainMember::begin_anew(tokens::Micros at) {
   tokens::State newer;
   try {
-    newer = snapshots_.newest({});
-    if (newer.last <= state_.last || newer.part != state_.part)
-      throw TokenLogBroken(behind_ + ", and there is no newer snapshot");
+    tokens::State first;
+    first.part = state_.part;
+    first.division = state_.division;
+    newer = snapshots_.newest(first);
+    if (newer.last <= state_.last) throw TokenLogBroken(behind_ + ", and there is no newer snapshot");
     log_->seek(newer.last + 1);
   } catch (const BrokerError& error) {
     const std::lock_guard lock(mutex_);

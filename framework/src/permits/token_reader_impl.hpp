@@ -13,6 +13,7 @@
 
 #include "support/deadline.hpp"
 #include "tokens/apply.hpp"
+#include "tokens/parts.hpp"
 #include "tokens/snapshot.hpp"
 #include "tokens/wire.hpp"
 #include "turnstile/token_reader.hpp"
@@ -39,11 +40,12 @@ struct TokenReader::Impl {
 
   /// Sets the state from which reading at `from` begins.
   void restore(std::int64_t from) {
-    // A snapshot from beyond the end belongs to an earlier log of this name.
+    // A snapshot from beyond the end belongs to an earlier log of this name, as may one of another division.
     std::optional<tokens::State> oldest;
     int too_old = 0;
     for (auto kept = log->snapshot(); kept; kept = log->snapshot(kept->number)) {
       auto saved = tokens::restore(kept->bytes);
+      if (saved && !tokens::is_same_part(*saved, first)) continue;
       if (saved && saved->last + 1 < begin && ++too_old == kOldSnapshots) break;
       if (!saved || saved->last + 1 < begin || saved->last >= end) continue;
       oldest = std::move(saved);

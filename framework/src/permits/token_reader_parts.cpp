@@ -22,6 +22,12 @@ using tokens::Count;
 constexpr std::uint32_t kLeaseMs = 10'000;
 /// The pause before a Divided or a VersionSet is written again, because the log did not accept it.
 constexpr milliseconds kDivideAgain{200};
+/// As kDivideAgain, after a limit that another program set first.
+constexpr milliseconds kSetAgain{50};
+
+void rest_until(steady_clock::time_point late, milliseconds pause) {
+  std::this_thread::sleep_until(std::min(late, steady_clock::now() + pause));
+}
 
 std::int64_t now_ms() {
   return std::chrono::duration_cast<milliseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -86,8 +92,6 @@ void TokenReader::refresh() {
       throw TokenLogBroken(impl_->name + " is divided into parts, and this program opened only its first part");
     auto other = std::make_unique<Impl>(impl_->open_part(part), tokens::first_state(impl_->state, part));
     other->restore(other->end);
-    if (other->known && other->state.division != impl_->state.division)
-      throw TokenLogBroken("the snapshot of " + other->name + " is not one of a part of this log");
     other->next = other->known ? other->state.last + 1 : other->end;
     other->log->seek(other->next);
     while (other->next < other->end) {
@@ -138,7 +142,7 @@ bool TokenReader::divide(std::uint32_t parts, milliseconds timeout) {
       divided = outcome == Outcome::applied;
     }
     if (!outcome) return false;
-    if (*outcome != Outcome::applied) std::this_thread::sleep_until(std::min(late, steady_clock::now() + kDivideAgain));
+    if (*outcome != Outcome::applied) rest_until(late, kDivideAgain);
   }
   if (state.members.contains(own.member)) (void)say_as_member(tokens::Left{});
   if (state.parts != parts)
@@ -185,6 +189,7 @@ bool TokenReader::set_limit(const std::string& limiter, std::optional<std::int64
                 "': the token log was divided, and this limiter waits until the handlers that began before have "
                 "ended. Set its limit again then");
       if (!home.say(*opened, late)) return false;
+      if (home.state.closed) rest_until(late, kSetAgain);
       continue;
     }
     if (!limit && !home.state.limiters.contains(limiter)) return true;
@@ -197,8 +202,12 @@ bool TokenReader::set_limit(const std::string& limiter, std::optional<std::int64
     const auto outcome = home.say(word, late);
     impl_->why_not = home.why_not;
     if (!outcome) return false;
-    if (*outcome == tokens::Effects::Outcome::applied) return true;
-    if (*outcome == tokens::Effects::Outcome::not_allowed)
+    if (*outcome == Outcome::applied) return true;
+    if (*outcome == Outcome::elsewhere && part > 0)
+      throw TokenLogBroken(home.name + " does not accept limiter '" + limiter +
+                           "', although it lives there: it is a part of another division of the log");
+    if (*outcome == Outcome::stale) rest_until(late, kSetAgain);
+    if (*outcome == Outcome::not_allowed)
       throw Error(Code::too_many_limiters, "limiter '" + limiter + "': the domain already has its maximum of " +
                                                std::to_string(tokens::kMostLimiters) + " limiters");
   }

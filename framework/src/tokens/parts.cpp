@@ -43,6 +43,10 @@ std::optional<Opened> moved_out(const State& directory, std::uint32_t part) {
   return opened;
 }
 
+bool is_same_part(const State& one, const State& other) {
+  return one.part == other.part && (one.part == 0 || one.division == other.division);
+}
+
 State first_state(const State& directory, std::uint32_t part) {
   State state;
   state.version = kDividedVersion;

@@ -35,6 +35,9 @@ inline constexpr std::uint32_t kMostParts = 1'024;
 [[nodiscard]] bool is_left(const State& state);
 /// What opens this part. Absent: somebody still has permits in the directory of limiters that have their home there.
 [[nodiscard]] std::optional<Opened> moved_out(const State& directory, std::uint32_t part);
+/// Whether two states are of the same part, and of the same division if it is not part 0. A snapshot that is not belongs to
+/// another log.
+[[nodiscard]] bool is_same_part(const State& one, const State& other);
 /// The state of a part before its first record. `part` is not 0.
 [[nodiscard]] State first_state(const State& directory, std::uint32_t part);
 

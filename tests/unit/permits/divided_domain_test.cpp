@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "tests/unit/permits/token_domain_fixture.hpp"
+#include "tokens/apply.hpp"
 #include "tokens/parts.hpp"
+#include "tokens/snapshot.hpp"
+#include "tokens/wire.hpp"
 #include "turnstile/token_audit.hpp"
 #include "turnstile/token_reader.hpp"
 
@@ -36,6 +39,18 @@ struct DividedCluster {
 };
 
 Permit take_one(ports::Limiter& limiter) { return std::move(take_all(limiter, 1).front()); }
+
+/// After the last record of the part.
+tokens::State newest_state(testing::MemoryTokenParts& log, std::uint32_t part) {
+  tokens::State directory;
+  for (const auto& record : log.part(0)->from(0))
+    tokens::apply(directory, record.position, tokens::decode(record.bytes));
+  if (part == 0) return directory;
+  tokens::State state = tokens::first_state(directory, part);
+  for (const auto& record : log.part(part)->from(0))
+    tokens::apply(state, record.position, tokens::decode(record.bytes));
+  return state;
+}
 
 const PermitsView::Entry* find(const PermitsView& view, const std::string& name) {
   for (const auto& entry : view.limiters) {
@@ -208,6 +223,32 @@ TEST(DividedDomain, a_program_that_opened_only_the_first_part_says_so) {
       return true;
     }
   }));
+}
+
+/// As after a tool copied the topic for snapshots with other partitions, or from an earlier topic of the same name.
+TEST(DividedDomain, a_snapshot_of_another_part_or_division_is_skipped) {
+  DividedCluster cluster;
+  cluster.divide();
+  const std::uint32_t home = tokens::part_of("psp", kParts), other = home % (kParts - 1) + 1;
+  const auto domain = cluster.join();
+  take_all(*domain->open("psp", 2), 2).clear();
+  const tokens::State own = newest_state(*cluster.log, home);
+  tokens::State of_other_part = own, of_other_division = own;
+  of_other_part.part = other;
+  ++of_other_division.division;
+  for (const auto& foreign : {of_other_part, of_other_division, newest_state(*cluster.log, 0)})
+    cluster.log->part(home)->save(tokens::save(foreign));
+  cluster.log->part(0)->save(tokens::save(own));
+
+  const auto late = cluster.join();
+  EXPECT_EQ(take_all(*late->open("psp", 2), 2).size(), 2U);
+  EXPECT_EQ(late->halted(), "");
+  const std::int64_t before = cluster.log->part(home)->end();
+  EXPECT_TRUE(cluster.reader()->set_limit("psp", 1, seconds(20)));
+  EXPECT_LT(cluster.log->part(home)->end(), before + 20);
+  EXPECT_NE(find(cluster.reader()->permits(), "psp"), nullptr);
+  const auto first = testing::open_parts(cluster.log)(0);
+  EXPECT_TRUE(audit_token_log(*first, testing::open_parts(cluster.log)).differences.empty());
 }
 
 }  // namespace
