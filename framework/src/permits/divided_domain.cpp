@@ -17,6 +17,8 @@ using std::chrono::milliseconds;
 
 /// How often the mover looks while something has to move, and while a part cannot be opened.
 constexpr milliseconds kLookAgain{200};
+/// How long a rebalance waits for the claims of its partitions to be read back from all parts.
+constexpr milliseconds kLongestClaim{10'000};
 
 }  // namespace
 
@@ -30,9 +32,8 @@ DividedDomain::DividedDomain(TokenLogParts open_log, const TokenSettings& settin
       run_log_(logger_, own_name(settings.client.substr(0, tokens::kLongestName))),
       first_(std::make_shared<DomainMember>(open_log_(0), settings_, logger_, environment_)) {
   wake_up_->attach(*this);
-  first_->on_moved([wake_up = wake_up_] {
-    wake_up->call([](DividedDomain& self) { self.hands_.move_soon ? self.hands_.move_soon() : self.mover_.wake(); });
-  });
+  first_->on_moved([wake_up = wake_up_] { wake_up->call([](DividedDomain& self) { self.look_soon(); }); });
+  first_->on_halted([wake_up = wake_up_] { wake_up->call([](DividedDomain& self) { self.halt_all(); }); });
   if (hands_.start) hands_.start(*first_, 0);
   else first_->start();
 }
@@ -59,16 +60,41 @@ std::shared_ptr<DomainMember> DividedDomain::known(Part part) const {
   return found == others_.end() ? nullptr : found->second;
 }
 
+void DividedDomain::look_soon() { hands_.move_soon ? hands_.move_soon() : mover_.wake(); }
+
 /// Under routes_. Its claims come before its limiters, so that no permit is granted to it before the part knows them.
 std::shared_ptr<DomainMember> DividedDomain::member_of(Part part) {
   if (auto member = known(part)) return member;
   auto member =
       std::make_shared<DomainMember>(open_log_(part), settings_, logger_, environment_, first_->first_state_of(part));
-  for (const auto& [claim, by] : claims_) member->on_claimed(claim.first, by.first, claim.second, by.second);
-  if (hands_.start) hands_.start(*member, part);
-  else member->start();
-  const std::lock_guard lock(mutex_);
-  return others_[part] = std::move(member);
+  member->on_halted([wake_up = wake_up_] { wake_up->call([](DividedDomain& self) { self.halt_all(); }); });
+  {
+    const std::lock_guard claims(claims_mutex_);
+    for (const auto& [claim, by] : claims_) member->on_claimed(claim.first, by.first, claim.second, by.second);
+    if (hands_.start) hands_.start(*member, part);
+    else member->start();
+    const std::lock_guard lock(mutex_);
+    others_[part] = member;
+  }
+  halt_all();  // another member may have halted before this one was known
+  return member;
+}
+
+// --- halts -----------------------------------------------------------------------------------------------------------
+
+/// A part whose log was deleted, created and divided again is not told from its old one by a process that has opened it
+/// already, or that opens it. So nothing starts any more in any part, and nothing is opened. Returns whether a member has
+/// halted.
+bool DividedDomain::halt_all() const {
+  const std::string why = halted();
+  if (why.empty()) return false;
+  for (const auto& member : members()) member->request_halt(why);
+  return true;
+}
+
+void DividedDomain::must_not_be_halted() const {
+  if (first_->parts() == 1) return;  // then nothing is opened elsewhere
+  if (const std::string why = halted(); !why.empty()) throw Error(Code::member_halted, why);
 }
 
 // --- the mover -------------------------------------------------------------------------------------------------------
@@ -77,43 +103,47 @@ std::shared_ptr<DomainMember> DividedDomain::member_of(Part part) {
 bool DividedDomain::move_limiters() {
   arriving_.merge(first_->take_moved());
   while (!arriving_.empty()) {
-    const Part home = tokens::part_of(arriving_.begin()->first, first_->parts());
+    const Part home = arriving_.begin()->second.home;
     std::shared_ptr<DomainMember> member;
     try {
       member = member_of(home);
     } catch (const std::exception& error) {
-      if (!std::exchange(told_, true))
-        run_log_.warn(code_of(error, Code::kafka_unavailable),
-                      "part " + std::to_string(home) +
-                          " of the token log could not be opened, so no handler starts under the limits that live "
-                          "there; retrying: " +
-                          error.what());
+      const std::string why = "part " + std::to_string(home) +
+                              " of the token log could not be opened, so no handler starts under the limits that live "
+                              "there; retrying: " +
+                              error.what();
+      const std::lock_guard lock(mutex_);
+      if (std::exchange(unopened_, why).empty()) run_log_.warn(code_of(error, Code::kafka_unavailable), why);
       return false;
     }
     NamedLimiters same;
     for (auto at = arriving_.begin(); at != arriving_.end();) {
       const auto next = std::next(at);
-      if (tokens::part_of(at->first, first_->parts()) == home) same.insert(arriving_.extract(at));
+      if (at->second.home == home) same.insert(arriving_.extract(at));
       at = next;
     }
     member->adopt(std::move(same));
   }
-  told_ = false;
+  const std::lock_guard lock(mutex_);
+  unopened_.clear();
   return true;
 }
 
 bool DividedDomain::move() {
   const std::lock_guard routes(routes_);
+  if (halt_all()) return false;
   bool again = !move_limiters();
   std::map<Part, std::shared_ptr<DomainMember>> others;
   {
     const std::lock_guard lock(mutex_);
     others = others_;
   }
+  std::shared_ptr<const tokens::Openings> openings;
   for (const auto& [part, member] : others) {
     if (!member->is_closed()) continue;
     again = true;
-    if (auto opened = first_->moved_out(part)) member->open_part(std::move(*opened));
+    if (!openings) openings = first_->openings();
+    if (const auto opened = openings->find(part); opened != openings->end()) member->open_part(opened->second);
   }
   return again;
 }
@@ -135,13 +165,14 @@ std::shared_ptr<ports::Limiter> DividedDomain::open_for_partitions(const std::st
 std::shared_ptr<ports::Limiter> DividedDomain::open(const std::string& name, std::int64_t limit, bool outlives_fence) {
   const auto look = [self = shared_from_this(), name, limit] { return self->state_of(name, limit); };
   const std::lock_guard routes(routes_);
+  must_not_be_halted();
   if (auto limiter = first_->open(name, limit, outlives_fence, look)) return limiter;
   // It is not used in part 0, so it is new, or has left it.
   if (!move_limiters() && arriving_.contains(name))
     throw BrokerError(Code::kafka_unavailable, "limiter '" + name + "': its part of the token log could not be opened");
   const auto member = member_of(tokens::part_of(name, first_->parts()));
   auto limiter = member->open(name, limit, outlives_fence, look);
-  if (member->is_closed()) hands_.move_soon ? hands_.move_soon() : mover_.wake();
+  if (member->is_closed()) look_soon();
   return limiter;
 }
 
@@ -152,13 +183,15 @@ ports::LimiterState DividedDomain::state_of(const std::string& name, std::int64_
 
 bool DividedDomain::set_limit(const std::string& limiter, std::optional<std::int64_t> limit, milliseconds timeout) {
   const auto until = deadline_after(timeout);
+  must_not_be_halted();
   if (const auto done = first_->set_limit(limiter, limit, timeout)) return *done;
   std::shared_ptr<DomainMember> member;
   {
     const std::lock_guard routes(routes_);
+    must_not_be_halted();
     member = member_of(tokens::part_of(limiter, first_->parts()));
   }
-  if (member->is_closed()) hands_.move_soon ? hands_.move_soon() : mover_.wake();
+  if (member->is_closed()) look_soon();
   const auto left = std::chrono::ceil<milliseconds>(until - std::chrono::steady_clock::now());
   return member->set_limit(limiter, limit, std::max(left, milliseconds{0})).value_or(false);
 }
@@ -168,17 +201,18 @@ bool DividedDomain::set_limit(const std::string& limiter, std::optional<std::int
 /// To all parts that this process has joined: their previous owner may have permits in each.
 void DividedDomain::on_claimed(const std::string& group, const std::string& store, const TopicPartition& at,
                                Epoch epoch) {
-  const std::lock_guard routes(routes_);
+  const std::lock_guard claims(claims_mutex_);
   claims_[{group, at}] = {store, epoch};
   for (const auto& member : members()) member->on_claimed(group, store, at, epoch);
 }
 
 void DividedDomain::wait_until_claimed() {
-  for (const auto& member : members()) member->wait_until_claimed();
+  const auto until = deadline_after(kLongestClaim);
+  for (const auto& member : members()) member->wait_until_claimed(until);
 }
 
 void DividedDomain::on_revoked(const std::string& group, std::span<const TopicPartition> partitions) {
-  const std::lock_guard routes(routes_);
+  const std::lock_guard claims(claims_mutex_);
   for (const auto& at : partitions) claims_.erase({group, at});
   for (const auto& member : members()) member->on_revoked(group, partitions);
 }
@@ -208,13 +242,16 @@ std::string DividedDomain::halted() const {
   return {};
 }
 
-/// The worst of all members.
+/// The worst of all members, and of the parts that it cannot join.
 LimitersHealth DividedDomain::health() const {
   LimitersHealth worst;
   for (const auto& member : members()) {
     LimitersHealth health = member->health();
     if (health.state > worst.state) worst = std::move(health);
   }
+  const std::lock_guard lock(mutex_);
+  if (worst.state == LimitersHealth::State::working && !unopened_.empty())
+    return {LimitersHealth::State::cut_off, unopened_};
   return worst;
 }
 

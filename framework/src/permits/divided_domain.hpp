@@ -60,6 +60,9 @@ class DividedDomain final : public TokenDomain, public std::enable_shared_from_t
   [[nodiscard]] std::shared_ptr<DomainMember> known(Part part) const;
   std::shared_ptr<DomainMember> member_of(Part part);
   bool move_limiters();
+  void look_soon();
+  bool halt_all() const;
+  void must_not_be_halted() const;
   PeriodicThread::Time step();
 
   const TokenLogParts open_log_;
@@ -70,14 +73,17 @@ class DividedDomain final : public TokenDomain, public std::enable_shared_from_t
   const RunLog run_log_;
   const std::shared_ptr<WakeUp<DividedDomain>> wake_up_ = std::make_shared<WakeUp<DividedDomain>>();
 
-  /// Protects where limiters are, and the claims. It may be held while a broker is asked.
+  /// Protects where limiters are. It may be held while a broker is asked.
   std::mutex routes_;
   NamedLimiters arriving_;  ///< they have left part 0, and have no new member yet
-  std::map<std::pair<std::string, TopicPartition>, std::pair<std::string, Epoch>>
-      claims_;         ///< by group; with the store
-  bool told_ = false;  ///< a part could not be opened, and that was logged
 
-  mutable std::mutex mutex_;  ///< protects others_; held for a moment only
+  /// All members get each claim, and in the same order. Held for a moment only: a rebalance waits for it.
+  std::mutex claims_mutex_;
+  std::map<std::pair<std::string, TopicPartition>, std::pair<std::string, Epoch>>
+      claims_;  ///< by group; with the store
+
+  mutable std::mutex mutex_;  ///< protects the following members; held for a moment only
+  std::string unopened_;      ///< why a part cannot be opened; empty: all can
   std::map<Part, std::shared_ptr<DomainMember>> others_;
   const std::shared_ptr<DomainMember> first_;  ///< of part 0
   PeriodicThread mover_{[this] { return step(); }};

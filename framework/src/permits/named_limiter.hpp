@@ -42,6 +42,15 @@ struct NamedLimiter {
   std::weak_ptr<int> users;     ///< kept by every limiter of this name, and through it by its permits
   bool outlives_fence = false;  ///< one of its users outlives a fence
   ReportedLimiter reported;
+  std::uint32_t home = 0;  ///< its part of a divided log; 0: not looked up yet
+};
+
+/// The copy of a pool's data that a member's thread has.
+struct MemberPool {
+  std::string name;
+  std::shared_ptr<PermitPool> pool;
+  tokens::Count limit = tokens::kMostPermits;  ///< shared by all members
+  bool admits = false;                         ///< whether parties that outlive a fence get permits
 };
 
 using NamedLimiters = std::map<std::string, NamedLimiter>;

@@ -87,16 +87,20 @@ void DomainMember::run() {
 
 void DomainMember::round() {
   try {
-    step();
+    if (!halt_if_requested()) step();
   } catch (const TokenLogTrimmed& trimmed) {
-    if (!continues_after_trimming()) return halt(trimmed.code(), trimmed.what());
-    const std::lock_guard lock(mutex_);
-    behind_ = trimmed.what();
+    if (continues_after_trimming()) {
+      const std::lock_guard lock(mutex_);
+      behind_ = trimmed.what();
+    } else {
+      halt(trimmed.code(), trimmed.what());
+    }
   } catch (const TokenLogBroken& broken) {
     halt(broken.code(), broken.what() + settings_at_stake());
   } catch (const std::exception& error) {
     halt(code_of(error, Code::member_halted), error.what());
   }
+  if (on_halted_ && member_.phase() == tokens::Member::Phase::halted) std::exchange(on_halted_, {})();
 }
 
 Micros DomainMember::due() const {
@@ -279,13 +283,17 @@ void DomainMember::report(Micros now, bool state_changed) {
 }
 
 void DomainMember::halt(Code code, const std::string& why) {
+  run_log_.error(code, why);
+  halt(why);
+}
+
+void DomainMember::halt(const std::string& why) {
   std::vector<tokens::Order> orders;
   {
     const std::lock_guard lock(mutex_);
     member_.halt(why);
     obeyed_ = false;
     orders = member_.take_orders();
-    run_log_.error(code, why);
   }
   carry_out(std::move(orders));
   {

@@ -16,6 +16,7 @@
 #include "permits/domain_snapshots.hpp"
 #include "permits/limit_changes.hpp"
 #include "permits/named_limiter.hpp"
+#include "permits/part_openings.hpp"
 #include "permits/permit_pool.hpp"
 #include "support/run_log.hpp"
 #include "tokens/member.hpp"
@@ -43,7 +44,7 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   std::shared_ptr<ports::Limiter> open(const std::string& name, std::int64_t limit, bool outlives_fence, Look look);
   [[nodiscard]] ports::LimiterState state_of(const std::string& name, std::int64_t configured) const;
   void on_claimed(const std::string& group, const std::string& store, const TopicPartition& at, Epoch epoch);
-  void wait_until_claimed();
+  void wait_until_claimed(std::chrono::steady_clock::time_point until);
   void on_revoked(const std::string& group, std::span<const TopicPartition> partitions);
   [[nodiscard]] PermitsView permits() const;
   /// Absent: the limiter's home is another part.
@@ -51,13 +52,15 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
                                 std::chrono::milliseconds timeout);
   bool wait_until_joined(std::chrono::milliseconds timeout);
   [[nodiscard]] std::string halted() const;
+  /// It halts in its next round, because another part of its log is broken. It calls on_halted() as after any halt.
+  void request_halt(const std::string& why);
   [[nodiscard]] LimitersHealth health() const;
   [[nodiscard]] std::optional<ports::TokenLogState> log_state() const;
   // --- for a log that is divided (tokens/parts.hpp) ---
   [[nodiscard]] std::uint32_t parts() const;  ///< as far as it has read
   [[nodiscard]] tokens::State first_state_of(std::uint32_t part) const;
   /// Of the directory: see tokens::moved_out().
-  [[nodiscard]] std::optional<tokens::Opened> moved_out(std::uint32_t part) const;
+  [[nodiscard]] std::shared_ptr<const tokens::Openings> openings();
   /// Of the directory: limiters of this process that have left it since the last call.
   NamedLimiters take_moved();
   /// Their new member, which does not use them yet.
@@ -68,6 +71,8 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   [[nodiscard]] bool uses(const std::string& limiter) const;
   /// Of the directory: the thread calls it after records were read, or limiters have left. Set it before start().
   void on_moved(std::function<void()> look) { on_moved_ = std::move(look); }
+  /// The thread calls it once, at the end of a round. Set it before start().
+  void on_halted(std::function<void()> tell) { on_halted_ = std::move(tell); }
 
   // --- for the simulator, which calls it in place of the thread ---
   void attach();
@@ -82,13 +87,6 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   [[nodiscard]] const tokens::Member& member() const { return member_; }
 
  private:
-  struct Pool {  ///< the thread's copy of a pool's data
-    std::string name;
-    std::shared_ptr<PermitPool> pool;
-    tokens::Count limit = tokens::kMostPermits;  ///< shared by all members
-    bool admits = false;                         ///< whether parties that outlive a fence get permits
-  };
-
   void begin_anew(tokens::Micros now);
   void drop_unused(tokens::Micros now);
   void run();
@@ -109,6 +107,8 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   void refuse_one_too_many(const std::string& name) const;
   [[nodiscard]] tokens::Micros now() const { return environment_.clock(); }
   void halt(Code code, const std::string& why);
+  void halt(const std::string& why);
+  bool halt_if_requested();
   /// The commands that an operator must repeat for a new topic. Empty: none.
   [[nodiscard]] std::string settings_at_stake() const;
 
@@ -125,15 +125,14 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   tokens::State state_;
   tokens::Member member_;
   NamedLimiters limiters_, moved_;
-  bool limiters_changed_ = false;
+  bool limiters_changed_ = false, opened_said_ = false;
   std::map<std::pair<std::string, TopicPartition>, tokens::Partition> claimed_;  ///< by group
   LimitChanges changes_;
   std::optional<tokens::Opened> to_open_;  ///< what opens this part
-  bool opened_said_ = false;
-  tokens::Micros open_at_ = 0;
+  PartOpenings openings_;
   tokens::Position moved_until_ = tokens::kNowhere;  ///< as on_moved() was told
-  std::function<void()> on_moved_;
-  tokens::Micros last_step_ = 0;
+  std::function<void()> on_moved_, on_halted_;
+  tokens::Micros open_at_ = 0, last_step_ = 0;
   tokens::Micros write_again_at_ = 0, write_delay_ = 0;
   std::uint64_t epochs_ = 0;  ///< how often writing failed, and a new epoch began
   std::string behind_;        ///< why it must begin anew from a snapshot; empty: no need
@@ -143,7 +142,8 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   tokens::Micros acted_on_ = 0;          ///< the last one that was acted on
   bool obeyed_ = true;                   ///< the records that were read have reached the pools
   bool stopping_ = false;
-  std::vector<Pool> pools_;  ///< the thread's copy of limiters_
+  std::string halt_requested_;     ///< why; empty: it was not
+  std::vector<MemberPool> pools_;  ///< the thread's copy of limiters_
   std::thread thread_;
 };
 

@@ -19,9 +19,6 @@ namespace {
 using std::chrono::milliseconds;
 using tokens::Count;
 
-/// How long a rebalance waits for the claims of its partitions to be read back.
-constexpr milliseconds kLongestClaim{10'000};
-
 /// The name, or its hash if it is longer than a name in the log may be.
 std::string short_name(const std::string& name) {
   if (name.size() <= tokens::kLongestName) return name;
@@ -154,17 +151,16 @@ void DomainMember::on_claimed(const std::string& group, const std::string& store
 
 /// A member that has not joined holds nothing, and permits that it gets later are granted after its claims. On a
 /// timeout the pools close. Only a record that was written after the claims opens them again.
-void DomainMember::wait_until_claimed() {
+void DomainMember::wait_until_claimed(std::chrono::steady_clock::time_point until) {
   std::unique_lock lock(mutex_);
-  const bool claimed = changed_.wait_for(lock, kLongestClaim, [this] {
+  const bool claimed = changed_.wait_until(lock, until, [this] {
     // Permits that the member lost together with the claims must have left the pools.
     const bool known = member_.phase() != tokens::Member::Phase::joined || !member_.is_claiming();
     return (known && obeyed_) || stopping_;
   });
   if (claimed) return;
   run_log_.warn(Code::token_log_silent, "this member's claims of partitions have not come back from " + log_->name() +
-                                            " for " + std::to_string(kLongestClaim.count()) +
-                                            " ms: nothing starts under a limit until they do");
+                                            " in time: nothing starts under a limit until they do");
   member_.distrust(now());
   log_->wake();
 }

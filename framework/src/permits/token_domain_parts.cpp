@@ -28,28 +28,36 @@ tokens::State DomainMember::first_state_of(std::uint32_t part) const {
   return tokens::first_state(state_, part);
 }
 
-std::optional<tokens::Opened> DomainMember::moved_out(std::uint32_t part) const {
+std::shared_ptr<const tokens::Openings> DomainMember::openings() {
   const std::lock_guard lock(mutex_);
-  return tokens::moved_out(state_, part);
+  return openings_.of(state_);
 }
 
 /// A limiter leaves when nobody has permits of it here. The thread calls it after it has carried out all orders, and its
-/// pool gets no more of them from here. Returns whether there is news for on_moved().
+/// pool gets no more of them from here, not even if this member halts in its next round. Returns whether there is news
+/// for on_moved().
 bool DomainMember::let_move() {
   const std::lock_guard lock(mutex_);
   if (!tokens::is_directory(state_)) return false;
   const bool is_news = std::exchange(moved_until_, state_.last) != state_.last;
   if (limiters_.empty()) return is_news;
+  const auto openings = openings_.of(state_);
+  bool has_left = false;
   for (auto at = limiters_.begin(); at != limiters_.end();) {
     const auto next = std::next(at);
-    const PermitPool& pool = *at->second.pool;
-    if (pool.in_use() + pool.reserved_in_use() == 0 &&
-        tokens::moved_out(state_, tokens::part_of(at->first, state_.parts))) {
+    NamedLimiter& named = at->second;
+    if (named.home == 0) named.home = tokens::part_of(at->first, state_.parts);
+    if (openings->contains(named.home) && named.pool->in_use() + named.pool->reserved_in_use() == 0) {
       member_.undeclare(at->first, now());
       moved_.insert(limiters_.extract(at));
-      limiters_changed_ = true;
+      has_left = true;
     }
     at = next;
+  }
+  if (has_left) {
+    limiters_changed_ = true;
+    std::erase_if(pools_, [&](const MemberPool& known) { return moved_.contains(known.name); });
+    changed_.notify_all();
   }
   return is_news || !moved_.empty();
 }
@@ -57,6 +65,33 @@ bool DomainMember::let_move() {
 NamedLimiters DomainMember::take_moved() {
   const std::lock_guard lock(mutex_);
   return std::exchange(moved_, {});
+}
+
+// --- a halt of the whole log -----------------------------------------------------------------------------------------
+
+void DomainMember::request_halt(const std::string& why) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!halt_requested_.empty() || member_.phase() == tokens::Member::Phase::halted) return;
+    halt_requested_ = why;
+  }
+  log_->wake();
+}
+
+/// The member that halted first has reported the reason.
+bool DomainMember::halt_if_requested() {
+  std::string why;
+  {
+    const std::lock_guard lock(mutex_);
+    if (halt_requested_.empty() || member_.phase() == tokens::Member::Phase::halted) return false;
+    why = halt_requested_;
+  }
+  run_log_.error(Code::member_halted, log_->name() +
+                                          ": no handler starts under its limits any more, because another part "
+                                          "of the token log has halted" +
+                                          settings_at_stake());
+  halt(why);
+  return true;
 }
 
 // --- the other parts -------------------------------------------------------------------------------------------------

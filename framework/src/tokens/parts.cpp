@@ -33,14 +33,25 @@ bool is_in_use(const State& directory) {
                      [](const auto& limiter) { return has_permits_out(limiter.second); });
 }
 
-std::optional<Opened> moved_out(const State& directory, std::uint32_t part) {
-  Opened opened{.division = directory.division, .part = part, .sets = {}};
+Openings moved_out(const State& directory) {
+  Openings all;
+  for (std::uint32_t part = 1; part < directory.parts; ++part)
+    all[part] = {.division = directory.division, .part = part, .sets = {}};
   for (const auto& [name, limiter] : directory.limiters) {
-    if (part_of(name, directory.parts) != part) continue;
-    if (has_permits_out(limiter)) return std::nullopt;
-    if (limiter.set) opened.sets.push_back({.limiter = name, .limit = *limiter.set});
+    const bool is_out = has_permits_out(limiter);
+    if (!is_out && !limiter.set) continue;
+    const auto home = all.find(part_of(name, directory.parts));
+    if (home == all.end()) continue;
+    if (is_out) all.erase(home);
+    else home->second.sets.push_back({.limiter = name, .limit = *limiter.set});
   }
-  return opened;
+  return all;
+}
+
+std::optional<Opened> moved_out(const State& directory, std::uint32_t part) {
+  const Openings all = moved_out(directory);
+  const auto found = all.find(part);
+  return found == all.end() ? std::nullopt : std::optional(found->second);
 }
 
 bool is_same_part(const State& one, const State& other) {

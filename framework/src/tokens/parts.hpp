@@ -12,6 +12,7 @@
 // log, and Opened and Joined name the division.
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string_view>
 
@@ -33,7 +34,11 @@ inline constexpr std::uint32_t kMostParts = 1'024;
 [[nodiscard]] bool is_in_use(const State& directory);
 /// A directory in which nobody has permits any more. It stays that, and needs no members.
 [[nodiscard]] bool is_left(const State& state);
-/// What opens this part. Absent: somebody still has permits in the directory of limiters that have their home there.
+/// The parts that can open, with what opens each. Somebody still has permits in the directory of limiters that have their
+/// home in one of the others.
+using Openings = std::map<std::uint32_t, Opened>;
+[[nodiscard]] Openings moved_out(const State& directory);
+/// What opens this part. Absent: it cannot open yet.
 [[nodiscard]] std::optional<Opened> moved_out(const State& directory, std::uint32_t part);
 /// Whether two states are of the same part, and of the same division if it is not part 0. A snapshot that is not belongs to
 /// another log.

@@ -1,6 +1,12 @@
 // A domain whose log is divided while it is in use (tokens/parts.hpp).
 
+#include "permits/divided_domain.hpp"
+
 #include <gtest/gtest.h>
+
+#include <atomic>
+#include <map>
+#include <thread>
 
 #include "tests/unit/permits/token_domain_fixture.hpp"
 #include "tokens/apply.hpp"
@@ -249,6 +255,182 @@ TEST(DividedDomain, a_snapshot_of_another_part_or_division_is_skipped) {
   EXPECT_NE(find(cluster.reader()->permits(), "psp"), nullptr);
   const auto first = testing::open_parts(cluster.log)(0);
   EXPECT_TRUE(audit_token_log(*first, testing::open_parts(cluster.log)).differences.empty());
+}
+
+// --- halts and failures ----------------------------------------------------------------------------------------------
+
+/// A part that a test breaks, or keeps from being opened.
+struct Breakable final : ports::TokenLog {
+  Breakable(std::unique_ptr<ports::TokenLog> of, std::shared_ptr<std::atomic<bool>> breaks)
+      : log(std::move(of)), is_broken(std::move(breaks)) {}
+  std::optional<Snapshot> snapshot(std::int64_t before) override { return log->snapshot(before); }
+  std::int64_t begin() override { return log->begin(); }
+  std::int64_t end() override { return log->end(); }
+  void seek(std::int64_t position) override { log->seek(position); }
+  std::vector<Record> read(milliseconds timeout) override {
+    if (*is_broken) throw TokenLogBroken("part 0 is broken");
+    return log->read(timeout);
+  }
+  void append(std::string bytes) override { log->append(std::move(bytes)); }
+  bool failed() override { return log->failed(); }
+  [[nodiscard]] std::string why_failed() const override { return log->why_failed(); }
+  void save(std::int64_t position, std::string bytes) override { log->save(position, std::move(bytes)); }
+  [[nodiscard]] std::int64_t saved() const override { return log->saved(); }
+  void trim(std::int64_t below) override { log->trim(below); }
+  void wake() noexcept override { log->wake(); }
+  void flush(milliseconds timeout) override { log->flush(timeout); }
+  [[nodiscard]] std::string name() const override { return log->name(); }
+
+  const std::unique_ptr<ports::TokenLog> log;
+  const std::shared_ptr<std::atomic<bool>> is_broken;
+};
+
+/// The parts of the cluster, of which part 0 can break.
+TokenLogParts breakable(const DividedCluster& cluster, const std::shared_ptr<std::atomic<bool>>& breaks) {
+  return [parts = testing::open_parts(cluster.log), breaks](std::uint32_t part) -> std::unique_ptr<ports::TokenLog> {
+    if (part > 0) return parts(part);
+    return std::make_unique<Breakable>(parts(part), breaks);
+  };
+}
+
+/// Limiters that live in different parts.
+std::vector<std::string> names_in_different_parts(std::size_t count) {
+  std::map<std::uint32_t, std::string> names;
+  for (int i = 0; names.size() < count; ++i) {
+    const std::string name = "limiter-" + std::to_string(i);
+    names.emplace(tokens::part_of(name, kParts), name);
+  }
+  std::vector<std::string> all;
+  for (const auto& [part, name] : names) all.push_back(name);
+  return all;
+}
+
+/// As a process that runs while the topic is deleted, created and divided again: it must not grant in the new topic.
+TEST(DividedDomain, a_halt_in_one_part_halts_all_and_opens_nothing) {
+  DividedCluster cluster;
+  const auto broken = std::make_shared<std::atomic<bool>>(false);
+  const auto domain = join_token_domain(breakable(cluster, broken), cluster.settings, cluster.quiet);
+  const auto names = names_in_different_parts(3);
+  const auto first = domain->open(names[0], 2), second = domain->open(names[1], 2);
+  take_all(*first, 2).clear();
+  cluster.divide();
+  const auto held = take_all(*first, 2);
+  take_all(*second, 2).clear();
+  *broken = true;
+  EXPECT_TRUE(eventually([&] { return held.front().lost().stop_requested(); })) << "of another part";
+  EXPECT_TRUE(eventually([&] { return !first->try_acquire() && !second->try_acquire(); }));
+  EXPECT_EQ(domain->halted(), "part 0 is broken");
+  EXPECT_EQ(domain->health().state, LimitersHealth::State::halted);
+  const auto code_of = [](auto call) -> std::optional<Code> {
+    try {
+      call();
+    } catch (const Error& error) {
+      return error.code();
+    }
+    return std::nullopt;
+  };
+  EXPECT_EQ(code_of([&] { (void)domain->open(names[2], 2); }), Code::member_halted);
+  EXPECT_EQ(code_of([&] { (void)domain->set_limit(names[1], 1, seconds(20)); }), Code::member_halted);
+  EXPECT_EQ(cluster.log->part(tokens::part_of(names[2], kParts))->end(), 0);
+}
+
+/// The pool belongs to another member then. The rounds are made by hand, so that part 0 breaks in the very next one.
+TEST(DividedDomain, a_break_of_part_0_after_a_move_leaves_the_pool_alone) {
+  DividedCluster cluster;
+  const auto broken = std::make_shared<std::atomic<bool>>(false);
+  std::map<std::uint32_t, detail::DomainMember*> members;
+  const auto domain = std::make_shared<detail::DividedDomain>(
+      breakable(cluster, broken), cluster.settings, cluster.quiet, detail::DomainEnvironment::of_this_process(),
+      detail::DividedDomain::Hands{.start =
+                                       [&](detail::DomainMember& member, std::uint32_t part) {
+                                         member.attach();
+                                         members[part] = &member;
+                                       },
+                                   .move_soon = [] {}});
+  const auto psp = domain->open("psp", 2);
+  const std::uint32_t home = tokens::part_of("psp", kParts);
+  std::vector<Permit> held;
+  const auto take = [&] {
+    psp->expect(2);
+    psp->when_free([] {});
+    while (Permit permit = psp->try_acquire()) held.push_back(std::move(permit));
+    return held.size() == 2;
+  };
+  ASSERT_TRUE(eventually([&] { return members[0]->round(), take(); }));
+  cluster.divide();
+  ASSERT_TRUE(eventually([&] { return members[0]->round(), members[0]->parts() == kParts; }));
+  held.clear();
+  ASSERT_TRUE(eventually([&] { return members[0]->round(), !members[0]->uses("psp"); }));
+  domain->move();
+  ASSERT_TRUE(eventually([&] { return domain->move(), members[home]->round(), take(); }));
+  *broken = true;
+  members[0]->round();
+  ASSERT_EQ(domain->halted(), "part 0 is broken");
+  EXPECT_TRUE(held.front().holds());
+  EXPECT_FALSE(held.front().lost().stop_requested());
+  held.pop_back();
+  EXPECT_TRUE(psp->try_acquire()) << "its member has not halted yet";
+  members[home]->round();
+  EXPECT_TRUE(held.front().lost().stop_requested());
+  for (const auto& [part, member] : members) member->detach();
+}
+
+TEST(DividedDomain, a_part_that_cannot_be_opened_shows_in_its_health) {
+  DividedCluster cluster;
+  const auto closed = std::make_shared<std::atomic<bool>>(true);
+  const auto open = [parts = testing::open_parts(cluster.log), closed](std::uint32_t part) {
+    if (part > 0 && *closed) throw BrokerError(Code::kafka_unavailable, "no such partition");
+    return parts(part);
+  };
+  const auto domain = join_token_domain(open, cluster.settings, cluster.quiet);
+  const auto psp = domain->open("psp", 2);
+  take_all(*psp, 2).clear();
+  cluster.divide();
+  EXPECT_TRUE(eventually([&] {
+    const LimitersHealth health = domain->health();
+    return health.state == LimitersHealth::State::cut_off && health.why.find("no such partition") != std::string::npos;
+  }));
+  *closed = false;
+  EXPECT_EQ(take_all(*psp, 2).size(), 2U);
+  EXPECT_TRUE(eventually([&] { return domain->health().state == LimitersHealth::State::working; }));
+}
+
+TEST(DividedDomain, claims_wait_neither_for_a_part_that_is_opened_nor_for_each_part_in_turn) {
+  DividedCluster cluster;
+  cluster.divide();
+  const auto names = names_in_different_parts(4);
+  const auto slow = tokens::part_of(names[3], kParts);
+  const auto cable = std::make_shared<testing::MemoryTokenCable>();
+  const auto gate = std::make_shared<std::atomic<bool>>(false), waits = std::make_shared<std::atomic<bool>>(false);
+  const auto open = [log = cluster.log, cable, gate, waits, slow](std::uint32_t part) {
+    if (part == slow) {
+      *waits = true;
+      (void)eventually([&] { return gate->load(); });
+    }
+    return std::make_unique<testing::MemoryTokenLog>(log->part(part), cable);
+  };
+  const auto domain = join_token_domain(open, cluster.settings, cluster.quiet);
+  std::vector<std::shared_ptr<ports::Limiter>> limiters;
+  for (int i = 0; i < 3; ++i) {
+    limiters.push_back(domain->open_for_partitions(names[static_cast<std::size_t>(i)], 1));
+    take_all(*limiters.back(), 1).clear();
+  }
+  std::thread opens([&] { limiters.push_back(domain->open_for_partitions(names[3], 1)); });
+  EXPECT_TRUE(eventually([&] { return waits->load(); }));
+  auto start = std::chrono::steady_clock::now();
+  domain->on_claimed("billing", "db", {"orders", 3}, Epoch{1});
+  EXPECT_LT(std::chrono::steady_clock::now() - start, milliseconds(500));
+  *gate = true;
+  opens.join();
+  take_all(*limiters.back(), 1).clear();
+  const auto partitions = newest_state(*cluster.log, slow).partitions;
+  EXPECT_EQ(partitions.size(), 1U) << "a member that is new then gets it, too";
+
+  cable->cut = true;
+  domain->on_claimed("billing", "db", {"orders", 4}, Epoch{1});
+  start = std::chrono::steady_clock::now();
+  domain->wait_until_claimed();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(15)) << "10 s for all parts together";
 }
 
 }  // namespace

@@ -153,6 +153,20 @@ TEST(TokensDivision, a_part_refuses_limiters_of_other_homes) {
   EXPECT_FALSE(part.state.limiters.contains("psp"));
 }
 
+TEST(TokensDivision, all_parts_that_can_open_are_found_at_once) {
+  Part directory = one_part();
+  directory.write(0, LimitSet{"mail", 7, directory.state.last});
+  directory.write(0, divided(64));
+  const Openings all = moved_out(directory.state);
+  EXPECT_EQ(all.size(), 62U);
+  EXPECT_FALSE(all.contains(part_of("psp", 64)));
+  for (std::uint32_t part = 1; part < 64; ++part) {
+    const auto found = all.find(part);
+    EXPECT_EQ(moved_out(directory.state, part), found == all.end() ? std::nullopt : std::optional(found->second));
+  }
+  EXPECT_EQ(all.at(part_of("mail", 64)).sets, (std::vector<Opened::Set>{{"mail", 7}}));
+}
+
 /// While part 0 still has permits of limiters that live here.
 TEST(TokensDivision, a_copy_of_another_parts_opened_opens_nothing) {
   Part directory = one_part();
