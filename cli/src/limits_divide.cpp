@@ -68,10 +68,13 @@ Exit divide(const Global& global, const Options& options) {
   reader->start(reader->begin());
   reader->read_to(reader->end() - 1);
   const bool was_divided = reader->parts() > 1;
-  const DomainTopic of = topic_of(global, options.domain);
   if (!was_divided) {
     if (const std::string why = reader->why_not_divided(); !why.empty())
       throw Error(Code::token_log_misconfigured, fmt::format("{} was not divided: {}", reader->name(), why));
+  }
+  // Also of a log that is divided already: one of its topics may have been created again, with fewer partitions.
+  if (!was_divided || reader->parts() == parts) {
+    const DomainTopic of = topic_of(global, options.domain);
     kafka::extend_token_topics(of.kafka, of.topic, parts);
   }
   if (!reader->divide(parts, *timeout)) {
@@ -108,7 +111,7 @@ void add_limits_divide(CLI::App& limits, Command& command) {
       ->type_name("TIME")
       ->capture_default_str();
   verb->footer(
-      "It adds partitions to the topic and to its topic for snapshots, and needs the right to alter both. Limiters pause\n"
+      "It adds partitions to the topic and to its topic for snapshots, and needs the right Alter on both. Limiters pause\n"
       "until the handlers that run under those of the same part have ended, so choose a quiet time. All members must run\n"
       "a build that knows divided logs, and none may have [limits] reserve; otherwise nothing is changed. The number of\n"
       "parts cannot be changed later. Repeating the command is safe.");

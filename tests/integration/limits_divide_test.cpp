@@ -123,6 +123,76 @@ TEST_F(LimitsDivide, refuses_while_members_cannot_follow) {
   EXPECT_THAT(run.err, AllOf(HasSubstr("cannot read a divided log"), HasSubstr("old@old-1:4")));
 }
 
+/// As members that start while an operator divides the log, or after an operator was killed half way.
+TEST_F(LimitsDivide, members_start_whatever_number_of_partitions_the_topics_have) {
+  const auto one = join("one");
+  take(*one->open("psp", 2), 2).clear();
+  kafka::extend_topic(settings(), topic_ + ".snapshots", 4);
+  EXPECT_EQ(take(*join("two")->open("psp", 2), 1).size(), 1U);
+  kafka::extend_topic(settings(), topic_, 4);
+  EXPECT_EQ(take(*join("three")->open("psp", 2), 1).size(), 1U);
+  kafka::extend_topic(settings(), topic_, 6);
+  EXPECT_EQ(json("limits", "divide", "4")["parts"], 4);
+  EXPECT_EQ(take(*join("four")->open("psp", 2), 1).size(), 1U);
+  kafka::extend_topic(settings(), topic_ + ".snapshots", 8);
+  EXPECT_EQ(json("limits", "divide", "4")["was_divided"], true);
+  EXPECT_EQ(take(*join("five")->open("psp", 2), 1).size(), 1U);
+}
+
+TEST_F(LimitsDivide, partitions_that_were_added_by_hand_are_put_to_use) {
+  // Why a process that joins the domain does not start. Empty: it does.
+  const auto why_not = [&] {
+    try {
+      (void)kafka::open_token_log(settings(), {.name = topic_}, nullptr);
+      return std::string();
+    } catch (const BrokerError& error) {
+      return std::string(error.what());
+    }
+  };
+  take(*join("one")->open("psp", 2), 2).clear();
+  kafka::extend_topic(settings(), topic_, 3);
+  EXPECT_THAT(why_not(), AllOf(HasSubstr("has 3 partitions"), HasSubstr("has 1 partition."),
+                               HasSubstr("turnstile limits divide 3"), Not(HasSubstr("--delete"))));
+  EXPECT_EQ(cli_.run("limits", "divide", "3").code, 0);
+  EXPECT_EQ(why_not(), "");
+  EXPECT_EQ(take(*join("two")->open("psp", 2), 2).size(), 2U);
+
+  kafka::delete_topic(settings(), topic_ + ".snapshots");
+  EXPECT_THAT(why_not(), AllOf(HasSubstr("does not exist"), HasSubstr(topic_ + ".snapshots --partitions 3")));
+  EXPECT_THAT(cli_.run("limits", "list").err, HasSubstr("is not a token log"));
+  EXPECT_TRUE(eventually([&] {
+    try {
+      return kafka::create_topic(settings(), {topic_ + ".snapshots", 2, 1, {{"cleanup.policy", "compact"}}});
+    } catch (const BrokerError&) {
+      return false;  // it is still being deleted
+    }
+  }));
+  EXPECT_EQ(why_not(), "");
+  try {
+    (void)kafka::open_token_log_part(settings(), {.name = topic_}, 2, nullptr);
+    ADD_FAILURE() << "there is no such partition for its snapshots";
+  } catch (const BrokerError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("has only 2 partitions"), HasSubstr("Repeat turnstile limits divide"),
+                                    Not(HasSubstr("delete"))));
+  }
+  EXPECT_EQ(json("limits", "divide", "3")["was_divided"], true);
+  EXPECT_TRUE(kafka::open_token_log_part(settings(), {.name = topic_}, 2, nullptr));
+}
+
+TEST_F(LimitsDivide, two_operators_at_once_divide_it_once) {
+  for (int round = 0; round < 4; ++round) {
+    const std::string topic = std::to_string(round) + topic_;
+    (void)kafka::open_token_log(settings(), {.name = topic}, nullptr);
+    const std::vector<std::string> command{"limits", "divide", "4", "--topic", topic};
+    CliProcess first(command, cli_.environment(), cli_.folder().path());
+    CliProcess second(command, cli_.environment(), cli_.folder().path());
+    for (CliProcess* process : {&first, &second}) {
+      const auto run = process->wait(60s);
+      EXPECT_EQ(run.code, 0) << run.out << run.err;
+    }
+  }
+}
+
 TEST_F(LimitsDivide, numbers_out_of_range_are_refused) {
   for (const char* parts : {"1", "1025", "many", "0"}) EXPECT_EQ(cli_.run("limits", "divide", parts).code, 2) << parts;
 }

@@ -11,6 +11,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
+/// How long another program's partitions may be unknown to a broker.
+constexpr milliseconds kOthers{3'000};
+
 int ms(milliseconds time) { return static_cast<int>(std::clamp<std::int64_t>(time.count(), 1, 3'600'000)); }
 
 NewTopicHandle request_of(const NewTopic& topic, const Client& client) {
@@ -92,12 +95,22 @@ bool extend_topic(const Settings& broker, const std::string& name, std::int32_t 
   auto* asked = request.get();
   rd_kafka_CreatePartitions(handle, &asked, 1, options.get(), queue.get());
   const Event event{rd_kafka_queue_poll(queue.get(), ms(timeout))};
-  if (const auto [code, text] = answer_of(event.get()); code) {
+  const auto [code, text] = answer_of(event.get());
+  if (code && code != RD_KAFKA_RESP_ERR_INVALID_PARTITIONS) {
     client->hear_failures();
     throw client->no_answer(code, text, name);
   }
-  wait_until_known(*client, {.name = name, .settings = {}}, partitions, end);
-  return true;
+  // The controller knows partitions that the asked broker did not know yet: another program has added them.
+  const bool were_there = code != RD_KAFKA_RESP_ERR_NO_ERROR;
+  try {
+    wait_until_known(*client, {.name = name, .settings = {}}, partitions,
+                     were_there ? std::min(end, std::chrono::steady_clock::now() + kOthers) : end);
+  } catch (const BrokerError&) {
+    if (!were_there || !partition_count(*client, name, timeout)) throw;
+    throw broker_error(code, text + "; another program may be adding partitions at the same time, so try again",
+                       client->where(name));
+  }
+  return !were_there;
 }
 
 bool delete_topic(const Settings& broker, const std::string& name, milliseconds timeout) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <thread>
 
 #include "client.hpp"
 #include "topics.hpp"
@@ -19,6 +20,8 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kWait{10'000};
 constexpr milliseconds kPatience{5'000};  // how long a person at the command line waits
+/// How long brokers may know more of one topic than of another.
+constexpr milliseconds kSettled{1'000}, kLookAgain{100};
 constexpr std::int32_t kEnoughReplicas = 3;
 // No record may be deleted by time: a domain that rested for longer would lose its log. Members delete the records that
 // a snapshot covers.
@@ -28,6 +31,10 @@ constexpr const char* kMostBytes = "16777216";
 // Kafka never compacts the segment that it writes to: this many bytes of old snapshots stay, or this long.
 constexpr const char* kSnapshotSegmentBytes = "33554432";
 constexpr const char* kSnapshotSegmentMs = "600000";
+
+std::string count(std::int32_t partitions) {
+  return fmt::format("{} partition{}", partitions, partitions == 1 ? "" : "s");
+}
 
 class Topics {
  public:
@@ -39,21 +46,34 @@ class Topics {
     replicas_ = topic.replication > 0 ? topic.replication : std::clamp(known.brokers, 1, kEnoughReplicas);
   }
 
-  /// `needed`: how many partitions it may have besides 1.
-  void ensure(const std::string& name, const std::string& policy, std::int32_t needed) {
+  /// A log can have any number of partitions if its topic for snapshots has more than 1 too. limits divide adds them to the
+  /// snapshots first, so this asks for the log first.
+  void must_be_a_log(const std::string& log) const {
+    const std::int32_t parts = partitions(log);
+    if (parts <= 1) return;
+    const std::string snapshots = snapshot_topic(log);
+    std::int32_t kept = partitions(snapshots);
+    for (const auto end = std::chrono::steady_clock::now() + kSettled;
+         kept <= 1 && std::chrono::steady_clock::now() < end; kept = partitions(snapshots))
+      std::this_thread::sleep_for(kLookAgain);
+    if (kept > 1) return;
+    throw BrokerError(
+        Code::token_log_misconfigured,
+        kept == 1
+            ? fmt::format("topic {} has {}, but its topic for snapshots, {}, has {}. If partitions were added by hand, "
+                          "run: turnstile limits divide {}; otherwise name another topic",
+                          log, count(parts), snapshots, count(kept), parts)
+            : fmt::format(
+                  "topic {} has {}, so it is not a token log: its topic for snapshots, {}, does not exist. Name "
+                  "another topic; if the one for snapshots was deleted, run: {}",
+                  log, count(parts), snapshots, create_command(snapshots, "compact", parts)));
+  }
+
+  void ensure(const std::string& name, const std::string& policy) {
     auto found = shape(*client_, name, kWait);
     if (found.partitions == 0) {
       create(name, policy);
       found = shape(*client_, name, kWait);
-    }
-    // Only a log that can be divided has more partitions, and then its snapshots have as many.
-    if (found.partitions != 1 && found.partitions != needed) {
-      throw BrokerError(
-          Code::token_log_misconfigured,
-          fmt::format(
-              "topic {} has {} partitions, but a token log is one sequence of events, so it must have exactly 1 (turnstile limits divide adds more). Stop all members, "
-              "then run: {} && {}",
-              name, found.partitions, delete_command(name), create_command(name, policy)));
     }
     if (found.replicas < replicas_) {
       throw BrokerError(
@@ -76,12 +96,11 @@ class Topics {
     advise(name, policy);
   }
 
+ private:
   /// 0: there is no such topic.
   [[nodiscard]] std::int32_t partitions(const std::string& name) const {
     return shape(*client_, name, kWait).partitions;
   }
-
- private:
   void create(const std::string& name, const std::string& policy) {
     const NewTopic topic{.name = name, .partitions = 1, .replication = replicas_, .settings = wanted(policy)};
     try {
@@ -101,10 +120,10 @@ class Topics {
             {"segment.bytes", kSnapshotSegmentBytes},
             {"segment.ms", kSnapshotSegmentMs}};
   }
-  std::string create_command(const std::string& name, const std::string& policy) const {
+  std::string create_command(const std::string& name, const std::string& policy, std::int32_t partitions = 1) const {
     std::string command =
-        fmt::format("kafka-topics.sh --bootstrap-server {} --create --topic {} --partitions 1 --replication-factor {}",
-                    brokers_, name, replicas_);
+        fmt::format("kafka-topics.sh --bootstrap-server {} --create --topic {} --partitions {} --replication-factor {}",
+                    brokers_, name, partitions, replicas_);
     for (const auto& [key, value] : wanted(policy)) command += fmt::format(" --config {}={}", key, value);
     return command;
   }
@@ -140,10 +159,10 @@ bool token_topic_exists(const Settings& settings, const std::string& topic, std:
   const auto client = Client::open(Role::inspector, settings, std::move(logger));
   const auto found = shape(*client, topic, kPatience);
   if (found.partitions > 1 && !is_mock(*client, kPatience) &&
-      shape(*client, snapshot_topic(topic), kPatience).partitions < found.partitions) {
+      shape(*client, snapshot_topic(topic), kPatience).partitions == 0) {
     throw ConfigError({fmt::format(
-        "topic {} at {} has {} partitions, so it is not a token log, which has exactly 1, or as many as its topic for snapshots; name another topic",
-        topic, setting(settings, "bootstrap.servers"), found.partitions)});
+        "topic {} at {} has {} partitions, so it is not a token log: its topic for snapshots, {}, does not exist; name another topic",
+        topic, setting(settings, "bootstrap.servers"), found.partitions, snapshot_topic(topic))});
   }
   return found.partitions > 0;
 }
@@ -157,10 +176,9 @@ void must_have_part(const Settings& settings, const std::string& topic, std::uin
     throw BrokerError(
         Code::token_log_misconfigured,
         fmt::format(
-            "the token log {} is divided into parts, but topic {} at {} has only {} partitions, and part {} is "
-            "needed. If the topic was just extended, try again; otherwise stop all members of the domain, delete "
-            "both topics, and start the members again",
-            topic, name, setting(settings, "bootstrap.servers"), found.partitions, part));
+            "the token log {} is divided into parts, but topic {} at {} has only {}, and part {} is needed. Repeat "
+            "turnstile limits divide, with the number of parts that the log has",
+            topic, name, setting(settings, "bootstrap.servers"), count(found.partitions), part));
   }
 }
 
@@ -174,23 +192,27 @@ void ensure_token_topics(const Settings& settings, const TokenTopic& topic, std:
     return;
   }
   Topics topics(settings, topic, std::move(logger));
-  const std::int32_t log = topics.partitions(topic.name), snapshots = topics.partitions(snapshot_topic(topic.name));
-  topics.ensure(topic.name, "delete", snapshots);
-  topics.ensure(snapshot_topic(topic.name), "compact", std::max(log, snapshots));
+  topics.must_be_a_log(topic.name);
+  topics.ensure(topic.name, "delete");
+  topics.ensure(snapshot_topic(topic.name), "compact");
 }
 
 void extend_token_topics(const Settings& settings, const std::string& topic, std::uint32_t parts,
                          std::chrono::milliseconds timeout) {
-  const auto wanted = static_cast<std::int32_t>(parts);
-  const auto client = Client::open(Role::inspector, settings, nullptr);
-  for (const std::string& name : {snapshot_topic(topic), topic}) {
-    if (const auto found = shape(*client, name, kWait); found.partitions > wanted) {
+  const std::string snapshots = snapshot_topic(topic), brokers = setting(settings, "bootstrap.servers");
+  for (const std::string& name : {snapshots, topic}) {
+    try {
+      extend_topic(settings, name, static_cast<std::int32_t>(parts), timeout);
+    } catch (const BrokerError& error) {
+      if (error.code() != Code::kafka_permission_denied) throw;
       throw BrokerError(
-          Code::token_log_misconfigured,
-          fmt::format("topic {} at {} has {} partitions already, more than {}; divide the log into {} parts", name,
-                      setting(settings, "bootstrap.servers"), found.partitions, wanted, found.partitions));
+          error.code(),
+          fmt::format(
+              "topic {} at {} has fewer than {} partitions, and this user may not add any. Grant it Alter on "
+              "both topics of the token log: kafka-acls.sh --bootstrap-server {} --add --allow-principal User:… "
+              "--operation Alter --topic {} --topic {}",
+              name, brokers, parts, brokers, topic, snapshots));
     }
-    extend_topic(settings, name, wanted, timeout);
   }
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 // The token log in Kafka: a topic which all members of a domain write and read, and a compacted topic for snapshots. Both
-// have one partition, or, if the log was divided (turnstile limits divide), one for each of its parts.
+// have one partition, or, if the log was divided (turnstile limits divide), at least one for each of its parts.
 // Each member needs Read and Write on both topics. It needs Delete on the first, to delete records that are no longer
 // needed (nothing else deletes them). It needs DescribeConfigs to check cleanup.policy, and Create if the topics are
 // missing. It needs no consumer group.
@@ -24,7 +24,7 @@ struct TokenTopic {
 };
 
 /// Opens the token log, and creates missing topics (the log without retention by time). It refuses a topic that cannot
-/// be a token log: more than one partition (and not as many as its topic for snapshots), compacted, or too few replicas.
+/// be a token log: more than one partition although its topic for snapshots has not, compacted, or too few replicas.
 /// The error names the command that corrects it. With librdkafka's mock broker it uses the first partition.
 /// `settings` are those of open_broker(), but settings of when and how records are sent are ignored. It waits up to
 /// about 10 s for each answer of the brokers. If `logger` is null, nothing is logged. Throws ConfigError for the
@@ -49,7 +49,7 @@ std::unique_ptr<ports::TokenLog> find_token_log_part(const Settings& settings, c
 TokenLogParts parts_of_token_log(const Settings& settings, const std::string& topic);
 
 /// Adds partitions to the topic for snapshots, then to the log's own topic, until each has `parts`. It does nothing to a
-/// topic that has as many. Before TokenReader::divide(). Throws BrokerError, also if a topic has more.
+/// topic that has as many or more. Before TokenReader::divide(). Throws BrokerError.
 void extend_token_topics(const Settings& settings, const std::string& topic, std::uint32_t parts,
                          std::chrono::milliseconds timeout = std::chrono::seconds{15});
 
