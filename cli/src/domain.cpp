@@ -113,6 +113,10 @@ DomainTopic topic_of(const Global& global, const DomainOptions& options) {
   return topic_of(load_settings(global), options);
 }
 
+void read_part_to(TokenReader& reader, std::int64_t position) {
+  while (reader.position() < position) (void)reader.next();
+}
+
 std::unique_ptr<TokenReader> open_domain(const Global& global, const DomainOptions& options) {
   const Config config = load_settings(global);
   const auto [kafka, topic] = topic_of(config, options);
@@ -121,7 +125,7 @@ std::unique_ptr<TokenReader> open_domain(const Global& global, const DomainOptio
   auto reader = std::make_unique<TokenReader>(std::move(log), kafka::parts_of_token_log(kafka, topic));
   if (!options.limiter) return reader;
   reader->start(reader->begin());
-  reader->read_to(reader->end() - 1);
+  read_part_to(*reader, reader->end() - 1);
   if (reader->parts() > 1) return reader->home_of(*options.limiter);
   DomainOptions undivided = options;
   undivided.limiter.reset();

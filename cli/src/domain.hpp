@@ -34,6 +34,9 @@ struct DomainTopic {
 };
 DomainTopic topic_of(const Global& global, const DomainOptions& options);
 
+/// Reads up to this position of a reader's own part. TokenReader::read_to() opens all parts of a divided log, too.
+void read_part_to(TokenReader& reader, std::int64_t position);
+
 /// Opens the log and calls `look`. It repeats that once if records are deleted while it reads, as members do after they
 /// have agreed on a snapshot.
 Exit look_at_domain(const Global& global, const DomainOptions& options, const std::function<Exit(TokenReader&)>& look);

@@ -66,7 +66,7 @@ Exit divide(const Global& global, const Options& options) {
   const auto late = steady_clock::now() + *timeout;
   auto reader = open_domain(global, options.domain);
   reader->start(reader->begin());
-  reader->read_to(reader->end() - 1);
+  read_part_to(*reader, reader->end() - 1);
   const bool was_divided = reader->parts() > 1;
   if (!was_divided) {
     if (const std::string why = reader->why_not_divided(); !why.empty())

@@ -4,6 +4,7 @@
 
 #include <chrono>
 
+#include "domain.hpp"
 #include "turnstile/error.hpp"
 
 namespace turnstile::cli {
@@ -15,7 +16,7 @@ void read_to_time(TokenReader& reader, std::int64_t time_ms) {
   while (reader.position() + 1 < reader.end()) {
     const auto upcoming = reader.peek(std::chrono::seconds(10));
     if (upcoming && upcoming->time_ms > time_ms) return;
-    reader.read_to(reader.position() + 1);
+    read_part_to(reader, reader.position() + 1);
   }
 }
 
@@ -45,7 +46,7 @@ void replay_to(TokenReader& reader, const std::variant<std::int64_t, Microsecond
     }
     if (!reader.known_from() || *position < *reader.known_from())
       fail_cut_off(reader, first_ms, fmt::format("at position {}", *position));
-    reader.read_to(*position);
+    read_part_to(reader, *position);
     return;
   }
   const auto time_ms =

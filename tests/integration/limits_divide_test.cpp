@@ -56,6 +56,15 @@ class LimitsDivide : public ::testing::Test {
     return taken;
   }
 
+  /// Absent: there is no such row.
+  static std::optional<std::int64_t> held_by(const Json& permits, const std::string& limiter,
+                                             const std::string& client) {
+    for (const Json& row : permits) {
+      if (row["limiter"] == limiter && row["client"] == client) return row["held"].get<std::int64_t>();
+    }
+    return std::nullopt;
+  }
+
   template <class... Arguments>
   Json json(const Arguments&... arguments) {
     const auto run = cli_.run(arguments..., "--json");
@@ -87,7 +96,15 @@ TEST_F(LimitsDivide, divides_a_log_in_use) {
   const auto there = late->open("psp", 2);
   there->expect(1);
   there->when_free([] {});
-  EXPECT_TRUE(eventually([&] { return json("permits", "--all").size() == 3; }));
+  EXPECT_TRUE(eventually([&] {
+    const Json permits = json("permits", "--all")["permits"];
+    return held_by(permits, "psp", "one") == 2 && held_by(permits, "mail", "two") == 3 &&
+           held_by(permits, "psp", "late") == 0;
+  }));
+  for (const Json& row : json("permits")["permits"]) {
+    EXPECT_FALSE(row["since"].is_null()) << row;
+    EXPECT_FALSE(row["expires_at"].is_null()) << row;
+  }
   EXPECT_FALSE(there->try_acquire());
   EXPECT_EQ(cli_.run("limits", "set", "psp", "3").code, 0);
   EXPECT_EQ(take(*there, 1).size(), 1U);

@@ -89,10 +89,12 @@ class TokenReader {
   std::optional<Upcoming> peek(std::chrono::milliseconds timeout);
   /// Reads the record that peek() returned, and describes it.
   TokenRecord next();
-  /// Reads all records up to `position`, inclusive. Throws BrokerError if they do not arrive.
+  /// Reads all records up to `position`, inclusive. Throws BrokerError if they do not arrive. If it reaches end(), it reads
+  /// the other parts of a divided log, too, as refresh() does.
   void read_to(std::int64_t position);
 
-  /// The state after position(). Throws TokenLogBroken if it is unknown.
+  /// The state after position(), and that of the other parts as they were last read. Throws TokenLogBroken if one is
+  /// unknown.
   [[nodiscard]] PermitsView permits() const;
   /// The time of a record that was read, for the last million records. 0: unknown.
   [[nodiscard]] std::int64_t time_of(std::int64_t position, std::uint32_t part = 0) const;
@@ -103,7 +105,8 @@ class TokenReader {
   /// Of a divided log: a reader of the part in which this limiter lives, not started. This reader must have read that the
   /// log is divided.
   [[nodiscard]] std::unique_ptr<TokenReader> home_of(const std::string& limiter) const;
-  /// Reads the other parts up to now, for permits(). start() does it too when it begins at the end.
+  /// Reads the other parts up to now, for permits(). start() does it too when it begins at the end. After a start at
+  /// begin(), it reads them from their beginning, for time_of().
   void refresh();
   /// Divides a log of one part, which must have that many partitions. The number cannot be changed later. Does nothing
   /// if the log has that many parts already. Waits up to `timeout`. False: it was not read back in time, and may come
@@ -125,6 +128,7 @@ class TokenReader {
 
  private:
   struct Impl;
+  [[noreturn]] static void fail_truncated(const Impl& part);
   explicit TokenReader(std::unique_ptr<Impl> impl);
 
   std::unique_ptr<Impl> impl_;

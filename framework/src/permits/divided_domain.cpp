@@ -230,7 +230,7 @@ bool DividedDomain::wait_until_joined(milliseconds timeout) {
 
 PermitsView DividedDomain::permits() const {
   const Members all = members();
-  std::vector<PermitsView> views;
+  std::vector<PartView> views;
   for (const auto& member : all) views.push_back(member->permits());
   return merged(std::move(views));
 }

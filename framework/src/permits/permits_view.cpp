@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "tokens/apply.hpp"
+#include "tokens/parts.hpp"
 
 namespace turnstile {
 
@@ -94,19 +95,51 @@ PermitsView view_of(const tokens::State& state) {
   return view;
 }
 
-PermitsView merged(std::vector<PermitsView> parts) {
-  if (parts.size() == 1) return std::move(parts.front());
+PartView part_view_of(const tokens::State& state) {
+  return {.view = view_of(state), .part = state.part, .parts = state.parts, .closed = state.closed};
+}
+
+namespace {
+
+using Entries = std::map<std::string, PermitsView::Entry>;
+
+/// What an entry of the directory adds to what its home tells.
+void add_of_directory(PermitsView::Entry entry, bool is_home_closed, Entries& limiters) {
+  if (!is_home_closed) {
+    std::erase_if(entry.holders, [](const auto& holder) { return holder.held == 0 && holder.reserved == 0; });
+    if (entry.holders.empty() && entry.reserved == 0) return;
+    entry.set.reset();
+    entry.configured.clear();
+    entry.limit = entry.set_aside = 0;
+  }
+  const auto [known, is_new] = limiters.try_emplace(entry.limiter, entry);
+  if (is_new) return;
+  PermitsView::Entry& whole = known->second;
+  if (entry.set) {
+    whole.set = entry.set;
+    whole.limit = entry.limit;
+  }
+  whole.reserved += entry.reserved;
+  std::move(entry.holders.begin(), entry.holders.end(), std::back_inserter(whole.holders));
+}
+
+}  // namespace
+
+PermitsView merged(std::vector<PartView> parts) {
+  if (parts.size() == 1 && parts.front().parts == 1) return std::move(parts.front().view);
   PermitsView all;
-  std::map<std::string, PermitsView::Entry> limiters;
-  for (auto part = parts.rbegin(); part != parts.rend(); ++part) {  // what the home says of a limiter comes first
-    all.position = part->position;
-    for (auto& entry : part->limiters) {
-      const auto [known, is_new] = limiters.try_emplace(entry.limiter, entry);
-      if (is_new) continue;
-      known->second.reserved += entry.reserved;
-      std::move(entry.holders.begin(), entry.holders.end(), std::back_inserter(known->second.holders));
+  Entries limiters;
+  std::set<std::uint32_t> closed;
+  for (auto at = parts.rbegin(); at != parts.rend(); ++at) {  // the homes come before the directory
+    PermitsView& view = at->view;
+    if (at->part > 0 && at->closed) closed.insert(at->part);
+    all.position = view.position;
+    for (auto& entry : view.limiters) {
+      const bool is_home_closed = closed.contains(tokens::part_of(entry.limiter, at->parts));
+      if (at->part == 0 && at->parts > 1) add_of_directory(std::move(entry), is_home_closed, limiters);
+      else limiters.try_emplace(entry.limiter, entry);
     }
-    std::move(part->limit_changes.begin(), part->limit_changes.end(), std::back_inserter(all.limit_changes));
+    std::move(view.limit_changes.begin(), view.limit_changes.end(), std::back_inserter(all.limit_changes));
   }
   for (auto& [name, entry] : limiters) all.limiters.push_back(std::move(entry));
   std::stable_sort(all.limit_changes.begin(), all.limit_changes.end(),

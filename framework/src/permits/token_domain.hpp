@@ -17,7 +17,7 @@
 #include "permits/limit_changes.hpp"
 #include "permits/named_limiter.hpp"
 #include "permits/part_openings.hpp"
-#include "permits/permit_pool.hpp"
+#include "permits/permits_view.hpp"
 #include "support/run_log.hpp"
 #include "tokens/member.hpp"
 #include "turnstile/tokens.hpp"
@@ -46,7 +46,7 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   void on_claimed(const std::string& group, const std::string& store, const TopicPartition& at, Epoch epoch);
   void wait_until_claimed(std::chrono::steady_clock::time_point until);
   void on_revoked(const std::string& group, std::span<const TopicPartition> partitions);
-  [[nodiscard]] PermitsView permits() const;
+  [[nodiscard]] PartView permits() const;
   /// Absent: the limiter's home is another part.
   std::optional<bool> set_limit(const std::string& limiter, std::optional<std::int64_t> limit,
                                 std::chrono::milliseconds timeout);

@@ -179,9 +179,9 @@ void DomainMember::on_revoked(const std::string& group, std::span<const TopicPar
 
 // --- the domain ------------------------------------------------------------------------------------------------------
 
-PermitsView DomainMember::permits() const {
+PartView DomainMember::permits() const {
   const std::lock_guard lock(mutex_);
-  return view_of(state_);
+  return part_view_of(state_);
 }
 
 std::optional<bool> DomainMember::set_limit(const std::string& limiter, std::optional<std::int64_t> limit,

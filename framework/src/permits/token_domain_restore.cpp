@@ -2,6 +2,7 @@
 // it could not read.
 
 #include "permits/token_domain.hpp"
+#include "tokens/parts.hpp"
 
 namespace turnstile::detail {
 
@@ -14,6 +15,7 @@ constexpr tokens::Micros kReadAgain = 1'000'000;
 
 std::string DomainMember::settings_at_stake() const {
   const std::lock_guard lock(mutex_);
+  if (tokens::is_directory(state_)) return {};  // the homes of the limiters have what operators set later
   const std::string commands = commands_of_operators(state_);
   if (commands.empty()) return {};
   return ". A new topic does not have the limits that operators had set. Once the members run again, set those limits again: " +

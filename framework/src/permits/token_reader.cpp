@@ -25,9 +25,6 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 using tokens::Count;
 
-/// How long it waits for records that the log must have.
-constexpr milliseconds kPatience{10'000};
-
 TokenMember member_of(tokens::MemberId id, const tokens::Joined& about) {
   return {.id = id, .client = about.client, .host = about.host, .pid = about.pid};
 }
@@ -170,12 +167,13 @@ std::optional<std::int64_t> TokenReader::known_from() const {
 void TokenReader::start(std::int64_t from) {
   from = std::clamp(from, impl_->begin, impl_->end);
   impl_->restore(from);
+  impl_->from_begin = from == impl_->begin;
   impl_->upcoming.clear();
   impl_->times.clear();
   impl_->latest_ms = 0;
   impl_->next = impl_->known ? std::min(from, impl_->state.last + 1) : from;
   impl_->log->seek(impl_->next);
-  read_to(from - 1);
+  impl_->read_to(from - 1);
   if (from == impl_->end) refresh();
 }
 
@@ -192,17 +190,16 @@ std::optional<TokenReader::Upcoming> TokenReader::peek(milliseconds timeout) {
 void TokenReader::require_available() const { static_cast<void>(impl_->log->end()); }
 
 TokenRecord TokenReader::next() {
-  impl_->wait(kPatience, impl_->next);
+  impl_->wait(Impl::kPatience, impl_->next);
   const ports::TokenLog::Record record = impl_->take();
   const tokens::Event event = tokens::decode(record.bytes);
   return impl_->means_something(record.position) ? applied(impl_->state, record, event) : described(record, event);
 }
 
 void TokenReader::read_to(std::int64_t position) {
-  while (this->position() < position) {
-    impl_->wait(kPatience, position);
-    impl_->skip();
-  }
+  const bool was_before_end = impl_->next < impl_->end;
+  impl_->read_to(position);
+  if (was_before_end && impl_->next >= impl_->end) refresh();
 }
 
 std::optional<std::string> nearest_limiter(const PermitsView& view, std::string_view name) {

@@ -23,6 +23,8 @@ namespace turnstile {
 struct TokenReader::Impl {
   /// How long it waits for records at a time.
   static constexpr std::chrono::milliseconds kLook{100};
+  /// How long it waits for records that the log must have.
+  static constexpr std::chrono::milliseconds kPatience{10'000};
   static constexpr std::size_t kTimesKept = 1'000'000;
   /// The search ends after this number of snapshots from before the log's beginning; all earlier ones are older still.
   /// Two members write snapshots, one after another.
@@ -39,40 +41,11 @@ struct TokenReader::Impl {
   }
 
   /// Sets the state from which reading at `from` begins.
-  void restore(std::int64_t from) {
-    // A snapshot from beyond the end belongs to an earlier log of this name, as may one of another division.
-    std::optional<tokens::State> oldest;
-    int too_old = 0;
-    for (auto kept = log->snapshot(); kept; kept = log->snapshot(kept->number)) {
-      auto saved = tokens::restore(kept->bytes);
-      if (saved && !tokens::is_same_part(*saved, first)) continue;
-      if (saved && saved->last + 1 < begin && ++too_old == kOldSnapshots) break;
-      if (!saved || saved->last + 1 < begin || saved->last >= end) continue;
-      oldest = std::move(saved);
-      if (oldest->last < from) break;
-    }
-    if (begin == 0 && (!oldest || oldest->last >= from)) oldest = first;
-    known = oldest.has_value();
-    state = oldest ? std::move(*oldest) : first;
-    known_from = state.last;
-  }
+  void restore(std::int64_t from);
 
   [[nodiscard]] bool means_something(std::int64_t at) const { return known && at > state.last; }
 
-  void fetch(std::chrono::milliseconds timeout) {
-    if (!upcoming.empty()) return;
-    for (auto& record : log->read(timeout)) {
-      if (record.position < next) continue;
-      if (record.position != next + static_cast<std::int64_t>(upcoming.size())) {
-        throw TokenLogBroken("positions " + std::to_string(next) + " to " + std::to_string(record.position - 1) +
-                             " are missing in " + name);
-      }
-      // Several clocks wrote the times. A later record never shows an earlier time, so that a search by the shown time
-      // finds it.
-      latest_ms = record.time_ms = std::max(latest_ms, record.time_ms);
-      upcoming.push_back(std::move(record));
-    }
-  }
+  void fetch(std::chrono::milliseconds timeout);
   ports::TokenLog::Record take() {
     ports::TokenLog::Record record = std::move(upcoming.front());
     upcoming.pop_front();
@@ -85,17 +58,11 @@ struct TokenReader::Impl {
     }
     return record;
   }
-  void wait(std::chrono::milliseconds timeout, std::int64_t wanted) {
-    const auto late = detail::deadline_after(timeout);
-    while (upcoming.empty()) {
-      if (std::chrono::steady_clock::now() >= late) {
-        throw BrokerError(Code::kafka_unavailable, "reading " + name + " stopped at position " +
-                                                       std::to_string(next - 1) + " of " + std::to_string(wanted) +
-                                                       ": no record arrived for " +
-                                                       std::to_string(timeout.count() / 1'000) +
-                                                       " s. Check that its brokers run, and try again");
-      }
-      fetch(kLook);
+  void wait(std::chrono::milliseconds timeout, std::int64_t wanted);
+  void read_to(std::int64_t position) {
+    while (next <= position) {
+      wait(kPatience, position);
+      skip();
     }
   }
   void skip() {
@@ -108,25 +75,7 @@ struct TokenReader::Impl {
                                               std::chrono::steady_clock::time_point late) {
     return write({.member = random_id(), .epoch = 1, .seq = 1, .body = std::move(body)}, late);
   }
-  std::optional<tokens::Effects::Outcome> write(const tokens::Event& event,
-                                                std::chrono::steady_clock::time_point late) {
-    log->append(tokens::encode(event));
-    for (; std::chrono::steady_clock::now() < late; fetch(kLook)) {
-      // Returns stale, so that the caller writes the whole change again. A second copy of this event changes nothing,
-      // or is stale too.
-      if (log->failed()) {
-        why_not = log->why_failed();
-        return tokens::Effects::Outcome::stale;
-      }
-      while (!upcoming.empty()) {
-        const ports::TokenLog::Record record = take();
-        const tokens::Event read = tokens::decode(record.bytes);
-        const tokens::Effects effects = tokens::apply(state, record.position, read);
-        if (read == event) return effects.outcome;
-      }
-    }
-    return std::nullopt;
-  }
+  std::optional<tokens::Effects::Outcome> write(const tokens::Event& event, std::chrono::steady_clock::time_point late);
 
   std::unique_ptr<ports::TokenLog> log;
   const std::string name;
@@ -135,6 +84,7 @@ struct TokenReader::Impl {
   bool known = false;
   tokens::State state;
   std::int64_t known_from = -1;  ///< state.last at the start
+  bool from_begin = false;       ///< it started at the log's beginning, so that times of old records are known
   std::int64_t next = 0;
   std::deque<ports::TokenLog::Record> upcoming;
   std::int64_t latest_ms = 0;  ///< of the records read since the start

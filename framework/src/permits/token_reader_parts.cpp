@@ -56,15 +56,22 @@ std::string cannot_divide(const tokens::State& state) {
 
 PermitsView TokenReader::permits() const {
   if (impl_->known && impl_->state.last <= position()) {
-    std::vector<PermitsView> views{detail::view_of(impl_->state)};
-    for (const auto& other : impl_->others) views.push_back(detail::view_of(other->state));
+    std::vector<detail::PartView> views{detail::part_view_of(impl_->state)};
+    for (const auto& other : impl_->others) {
+      if (!other->known) fail_truncated(*other);
+      views.push_back(detail::part_view_of(other->state));
+    }
     return detail::merged(std::move(views));
   }
-  throw TokenLogBroken(impl_->name + " was truncated: it begins at position " + std::to_string(impl_->begin) +
-                       (impl_->known ? ", and which members hold permits is known from position " +
-                                           std::to_string(impl_->known_from) + " on"
-                                     : ", and no snapshot continues in it: it is unknown which members hold "
-                                       "permits"));
+  fail_truncated(*impl_);
+}
+
+void TokenReader::fail_truncated(const Impl& part) {
+  throw TokenLogBroken(
+      part.name + " was truncated: it begins at position " + std::to_string(part.begin) +
+      (part.known ? ", and which members hold permits is known from position " + std::to_string(part.known_from) + " on"
+                  : ", and no snapshot continues in it: it is unknown which members hold "
+                    "permits"));
 }
 
 std::int64_t TokenReader::time_of(std::int64_t position, std::uint32_t part) const {
@@ -91,13 +98,11 @@ void TokenReader::refresh() {
     if (!impl_->open_part)
       throw TokenLogBroken(impl_->name + " is divided into parts, and this program opened only its first part");
     auto other = std::make_unique<Impl>(impl_->open_part(part), tokens::first_state(impl_->state, part));
-    other->restore(other->end);
-    other->next = other->known ? other->state.last + 1 : other->end;
+    const std::int64_t from = impl_->from_begin ? other->begin : other->end;
+    other->restore(from);
+    other->next = other->known ? std::min(from, other->state.last + 1) : from;
     other->log->seek(other->next);
-    while (other->next < other->end) {
-      other->wait(std::chrono::seconds(10), other->end - 1);
-      other->skip();
-    }
+    other->read_to(other->end - 1);
     impl_->others.push_back(std::move(other));
   }
   for (const auto& other : impl_->others) {
@@ -109,7 +114,7 @@ bool TokenReader::divide(std::uint32_t parts, milliseconds timeout) {
   if (parts < 2 || parts > tokens::kMostParts)
     throw Error(Code::limit_invalid, "a token log can have 2 to " + std::to_string(tokens::kMostParts) +
                                          " parts, not " + std::to_string(parts));
-  read_to(impl_->end - 1);
+  impl_->read_to(impl_->end - 1);
   (void)permits();  // throws if the state is unknown
   const auto late = detail::deadline_after(timeout);
   const tokens::State& state = impl_->state;
@@ -173,13 +178,14 @@ bool TokenReader::set_limit(const std::string& limiter, std::optional<std::int64
     throw Error(Code::limit_invalid, "limiter '" + limiter + "': a limit must be from 0 (paused) to " +
                                          std::to_string(tokens::kMostPermits) + ", not " + std::to_string(*limit));
   }
-  read_to(impl_->end - 1);
+  impl_->read_to(impl_->end - 1);
   (void)permits();  // throws if the state is unknown
   const auto late = detail::deadline_after(timeout);
   for (;;) {
     if (tokens::is_directory(impl_->state)) refresh();
     const std::uint32_t part = tokens::part_of(limiter, parts());
     Impl& home = part == 0 ? *impl_ : *impl_->others.at(part - 1);
+    if (!home.known) fail_truncated(home);
     if (home.state.closed) {
       const auto opened = tokens::moved_out(impl_->state, part);
       if (!opened)

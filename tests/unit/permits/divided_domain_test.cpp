@@ -257,6 +257,51 @@ TEST(DividedDomain, a_snapshot_of_another_part_or_division_is_skipped) {
   EXPECT_TRUE(audit_token_log(*first, testing::open_parts(cluster.log)).differences.empty());
 }
 
+// --- readers ---------------------------------------------------------------------------------------------------------
+
+/// As `turnstile permits` reads it.
+TEST(DividedDomain, a_reader_of_the_whole_log_knows_the_times_of_all_parts) {
+  DividedCluster cluster;
+  cluster.divide();
+  const auto domain = cluster.join();
+  const auto held = take_all(*domain->open("psp", 2), 2);
+  TokenReader reader(testing::open_parts(cluster.log)(0), testing::open_parts(cluster.log));
+  reader.start(reader.begin());
+  reader.read_to(reader.end() - 1);
+  const PermitsView view = reader.permits();
+  const auto* psp = find(view, "psp");
+  ASSERT_NE(psp, nullptr);
+  EXPECT_EQ(psp->held(), 2);
+  EXPECT_NE(reader.time_of(psp->holders.front().held_since, psp->part), 0);
+}
+
+TEST(DividedDomain, a_part_that_was_truncated_without_a_snapshot_is_not_shown_as_empty) {
+  DividedCluster cluster;
+  cluster.divide();
+  const auto domain = cluster.join();
+  take_all(*domain->open("psp", 2), 2).clear();
+  cluster.log->part(tokens::part_of("psp", kParts))->cut(2);
+  const auto reader = cluster.reader();
+  EXPECT_THROW((void)reader->permits(), TokenLogBroken);
+  EXPECT_THROW((void)reader->set_limit("psp", 1, seconds(20)), TokenLogBroken);
+}
+
+TEST(DividedDomain, what_was_set_before_the_division_can_be_unset_after_it) {
+  DividedCluster cluster;
+  { const auto domain = cluster.join(); }
+  ASSERT_TRUE(cluster.reader()->set_limit("psp", 1, seconds(20)));
+  cluster.divide();
+  const PermitsView before = cluster.reader()->permits();
+  ASSERT_NE(find(before, "psp"), nullptr) << "its home is not open yet";
+  EXPECT_EQ(find(before, "psp")->set, 1);
+  EXPECT_EQ(find(before, "psp")->limit, 1);
+  ASSERT_TRUE(cluster.reader()->set_limit("psp", std::nullopt, seconds(20)));
+  EXPECT_EQ(find(cluster.reader()->permits(), "psp"), nullptr);
+  const auto domain = cluster.join();
+  EXPECT_EQ(take_all(*domain->open("psp", 2), 2).size(), 2U);
+  EXPECT_EQ(find(domain->permits(), "psp")->set, std::nullopt);
+}
+
 // --- halts and failures ----------------------------------------------------------------------------------------------
 
 /// A part that a test breaks, or keeps from being opened.
