@@ -45,6 +45,7 @@ Json to_json(const PermitsView::Entry& entry) {
 
 Json to_json(const PermitsView::LimitChange& change) {
   return {{"position", change.position},
+          {"part", change.part},
           {"at", iso_or_null(moment(change.at_ms))},
           {"limiter", change.limiter},
           {"limit", change.limit ? Json(*change.limit) : Json(nullptr)},

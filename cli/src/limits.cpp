@@ -128,6 +128,11 @@ Exit history(const Global& global, const Options& options) {
                                            : number(*change.limit),
                       change.by.empty() ? "unknown" : one_line(change.by, kShown)});
     }
+    if (reader.parts() > 1) {  // each part counts its own positions
+      rows.front().insert(rows.front().begin(), "PART");
+      for (std::size_t i = 0; i < view.limit_changes.size(); ++i)
+        rows[i + 1].insert(rows[i + 1].begin(), std::to_string(view.limit_changes[i].part));
+    }
     if (rows.size() > 1) fmt::print("{}", table(rows));
     return Exit::ok;
   });

@@ -69,7 +69,7 @@ Exit divide(const Global& global, const Options& options) {
   read_part_to(*reader, reader->end() - 1);
   const bool was_divided = reader->parts() > 1;
   if (!was_divided) {
-    if (const std::string why = reader->why_not_divided(); !why.empty())
+    if (const std::string why = reader->why_not_divided(parts); !why.empty())
       throw Error(Code::token_log_misconfigured, fmt::format("{} was not divided: {}", reader->name(), why));
   }
   // Also of a log that is divided already: one of its topics may have been created again, with fewer partitions.

@@ -9,6 +9,7 @@
 #include "tests/integration/cli_kafka.hpp"
 #include "tests/support/cli.hpp"
 #include "tests/support/eventually.hpp"
+#include "tokens/parts.hpp"
 #include "tokens/wire.hpp"
 #include "turnstile/kafka/admin.hpp"
 #include "turnstile/kafka/limiters.hpp"
@@ -109,7 +110,8 @@ TEST_F(LimitsDivide, divides_a_log_in_use) {
   EXPECT_EQ(cli_.run("limits", "set", "psp", "3").code, 0);
   EXPECT_EQ(take(*there, 1).size(), 1U);
   EXPECT_EQ(json("limits", "list")["limiters"][1]["limit"], 3);
-  EXPECT_THAT(cli_.run("limits", "history").out, HasSubstr("psp"));
+  EXPECT_THAT(cli_.run("limits", "history").out, AllOf(HasSubstr("PART"), HasSubstr("psp")));
+  EXPECT_EQ(json("limits", "history")["changes"][0]["part"], tokens::part_of("psp", 4));
 
   EXPECT_THAT(cli_.run("log", "tail", "--limiter", "psp").out, HasSubstr("limit set: psp: 3"));
   const auto directory = cli_.run("log", "tail");

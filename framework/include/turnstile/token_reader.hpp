@@ -110,10 +110,10 @@ class TokenReader {
   void refresh();
   /// Divides a log of one part, which must have that many partitions. The number cannot be changed later. Does nothing
   /// if the log has that many parts already. Waits up to `timeout`. False: it was not read back in time, and may come
-  /// into effect later. Throws Error if the members cannot follow such a log.
+  /// into effect later. Throws Error if why_not_divided() has a reason.
   bool divide(std::uint32_t parts, std::chrono::milliseconds timeout);
-  /// Why its members cannot follow a divided log now, and what to do. Empty: the log can be divided.
-  [[nodiscard]] std::string why_not_divided() const;
+  /// Why the log cannot be divided into so many parts now, and what to do. Empty: it can.
+  [[nodiscard]] std::string why_not_divided(std::uint32_t parts) const;
   /// After a division: the limiters of which permits are still in use in part 0. They, and the others of the same parts,
   /// are not granted before those have returned.
   [[nodiscard]] std::vector<std::string> still_moving() const;

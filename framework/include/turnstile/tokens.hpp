@@ -92,7 +92,8 @@ struct PermitsView {
   };
   /// A limit that an operator or a program has set.
   struct LimitChange {
-    std::int64_t position = -1;         ///< in the log
+    std::int64_t position = -1;         ///< in the part
+    std::uint32_t part = 0;             ///< of the log
     std::string limiter;                ///< the limiter's name
     std::optional<std::int64_t> limit;  ///< absent: unset
     std::string by;                     ///< as TokenReader::set_limit had it; empty: unknown

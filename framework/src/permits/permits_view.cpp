@@ -87,6 +87,7 @@ PermitsView view_of(const tokens::State& state) {
   for (const auto& [at, set] : state.limit_history.changes) {
     auto& change = view.limit_changes.emplace_back();
     change.position = at;
+    change.part = state.part;
     change.limiter = set.limiter;
     if (set.limit) change.limit = static_cast<std::int64_t>(*set.limit);
     change.by = set.by;

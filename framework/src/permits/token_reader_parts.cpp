@@ -2,7 +2,9 @@
 
 #include <unistd.h>
 
+#include <map>
 #include <thread>
+#include <utility>
 
 #include "permits/permits_view.hpp"
 #include "permits/token_reader_impl.hpp"
@@ -20,6 +22,8 @@ using tokens::Count;
 
 /// The lease of the member that an empty log is divided by.
 constexpr std::uint32_t kLeaseMs = 10'000;
+/// Kafka's brokers refuse a record of more than about 1,048,000 bytes, unless they are configured otherwise.
+constexpr std::size_t kMostOpened = 900'000;
 /// The pause before a Divided or a VersionSet is written again, because the log did not accept it.
 constexpr milliseconds kDivideAgain{200};
 /// As kDivideAgain, after a limit that another program set first.
@@ -37,8 +41,27 @@ std::string who(const tokens::MemberEntry& member) {
   return process_name(member.about.client, member.about.host, member.about.pid);
 }
 
+/// The limits that operators have set must fit into an Opened for each part. Empty: they do.
+std::string too_much_is_set(const tokens::State& state, std::uint32_t parts) {
+  std::map<std::uint32_t, tokens::Opened> all;
+  for (const auto& [name, limiter] : state.limiters) {
+    if (limiter.set) all[tokens::part_of(name, parts)].sets.push_back({.limiter = name, .limit = *limiter.set});
+  }
+  for (auto& [part, opened] : all) {
+    const std::size_t count = opened.sets.size();
+    const tokens::Event event{.member = ~tokens::MemberId{0}, .epoch = 1, .seq = 1, .body = std::move(opened)};
+    const std::size_t bytes = tokens::encode(event).size();
+    if (bytes <= kMostOpened) continue;
+    return "operators have set the limits of " + std::to_string(count) +
+           " limiters that would live in one part. They need " + std::to_string(bytes) +
+           " bytes in one record, and at most " + std::to_string(kMostOpened) +
+           " are allowed. Divide the log into more parts";
+  }
+  return {};
+}
+
 /// Why the log cannot be divided now. Empty: it can.
-std::string cannot_divide(const tokens::State& state) {
+std::string cannot_divide(const tokens::State& state, std::uint32_t parts) {
   std::string old, reserves;
   for (const auto& [id, member] : state.members) {
     if (member.about.knows < tokens::kDividedVersion) old += (old.empty() ? "" : ", ") + who(member);
@@ -46,7 +69,7 @@ std::string cannot_divide(const tokens::State& state) {
   }
   if (!old.empty())
     return "these members run a build that cannot read a divided log: " + old + ". Update them first, then divide it";
-  if (state.reserves.empty()) return {};
+  if (state.reserves.empty()) return too_much_is_set(state, parts);
   return "permits are reserved for processes that may be without the log ([limits] reserve): " +
          (reserves.empty() ? std::string("by processes that have ended; their reserve ends by itself") : reserves) +
          ". Remove reserve from their configuration, restart them, divide the log, then set it again";
@@ -127,7 +150,7 @@ bool TokenReader::divide(std::uint32_t parts, milliseconds timeout) {
   };
   bool divided = false;
   while (!divided && state.parts == 1) {
-    if (std::string why = cannot_divide(state); !why.empty())
+    if (std::string why = cannot_divide(state, parts); !why.empty())
       throw Error(Code::token_log_misconfigured, impl_->name + " was not divided: " + why);
     std::optional<Outcome> outcome;
     if (state.members.empty()) {
@@ -157,7 +180,7 @@ bool TokenReader::divide(std::uint32_t parts, milliseconds timeout) {
   return true;
 }
 
-std::string TokenReader::why_not_divided() const { return cannot_divide(impl_->state); }
+std::string TokenReader::why_not_divided(std::uint32_t parts) const { return cannot_divide(impl_->state, parts); }
 
 std::vector<std::string> TokenReader::still_moving() const {
   std::vector<std::string> all;
