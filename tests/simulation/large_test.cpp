@@ -90,7 +90,7 @@ class LargeWorld {
     State directory;
     directory.parts = kParts;
     State state = first_state(directory, part);
-    apply(state, 0, {1, 1, 1, Opened{}});
+    apply(state, 0, {1, 1, 1, Opened{.division = 0, .part = part, .sets = {}}});
     return state;
   }
 
