@@ -11,6 +11,12 @@ namespace {
 /// The delay before an unreadable snapshot is read again.
 constexpr tokens::Micros kReadAgain = 1'000'000;
 
+std::string is_of_another_division(const std::string& log) {
+  return log +
+         ": the newest snapshot is of another division than this process has read: the topic was deleted, created and "
+         "divided again meanwhile. No handler under a limit starts in this process. Restart it";
+}
+
 }  // namespace
 
 std::string DomainMember::settings_at_stake() const {
@@ -33,6 +39,8 @@ void DomainMember::begin_anew(tokens::Micros at) {
     first.division = state_.division;
     newer = snapshots_.newest(first);
     if (newer.last <= state_.last) throw TokenLogBroken(behind_ + ", and there is no newer snapshot");
+    // In part 0 this is the only sign of another log. The members of the other parts are of the division before.
+    if (!tokens::can_become(state_, newer)) throw TokenLogBroken(is_of_another_division(log_->name()));
     log_->seek(newer.last + 1);
   } catch (const BrokerError& error) {
     const std::lock_guard lock(mutex_);

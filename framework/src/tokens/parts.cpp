@@ -58,6 +58,11 @@ bool is_same_part(const State& one, const State& other) {
   return one.part == other.part && (one.part == 0 || one.division == other.division);
 }
 
+bool can_become(const State& state, const State& newer) {
+  return state.part == newer.part &&
+         (state.parts == 1 || (state.parts == newer.parts && state.division == newer.division));
+}
+
 State first_state(const State& directory, std::uint32_t part) {
   State state;
   state.version = kDividedVersion;

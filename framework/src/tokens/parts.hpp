@@ -43,6 +43,9 @@ using Openings = std::map<std::uint32_t, Opened>;
 /// Whether two states are of the same part, and of the same division if it is not part 0. A snapshot that is not belongs to
 /// another log.
 [[nodiscard]] bool is_same_part(const State& one, const State& other);
+/// Whether `newer` can be a later state of the same log. A log is divided once, so a state of another division belongs to
+/// another log.
+[[nodiscard]] bool can_become(const State& state, const State& newer);
 /// The state of a part before its first record. `part` is not 0.
 [[nodiscard]] State first_state(const State& directory, std::uint32_t part);
 
