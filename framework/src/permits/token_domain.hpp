@@ -61,7 +61,7 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   [[nodiscard]] tokens::State first_state_of(std::uint32_t part) const;
   /// Of the directory: see tokens::moved_out().
   [[nodiscard]] std::shared_ptr<const tokens::Openings> openings();
-  /// Of the directory: limiters of this process that have left it since the last call.
+  /// Of the directory: limiters of this process that have left it since the last call, with empty pools.
   NamedLimiters take_moved();
   /// Their new member, which does not use them yet.
   void adopt(NamedLimiters limiters);

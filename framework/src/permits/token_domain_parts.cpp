@@ -14,6 +14,14 @@ namespace {
 /// How long an Opened may be under way before it is written again. One member writes it at once, the others after this.
 constexpr tokens::Micros kOpenAgain = 1'000'000;
 
+/// As a new pool. Callers that wait stay in its line.
+void empty(const MemberPool& known) {
+  known.pool->open_until(0);
+  known.pool->reserve(0);
+  known.pool->order({.kind = tokens::Order::Kind::forfeit, .limiter = known.name, .total = 0});
+  known.pool->held_until(std::numeric_limits<tokens::Micros>::max());
+}
+
 }  // namespace
 
 // --- the directory ---------------------------------------------------------------------------------------------------
@@ -37,25 +45,30 @@ std::shared_ptr<const tokens::Openings> DomainMember::openings() {
 /// pool gets no more of them from here, not even if this member halts in its next round. Returns whether there is news
 /// for on_moved().
 bool DomainMember::let_move() {
-  const std::lock_guard lock(mutex_);
-  if (!tokens::is_directory(state_)) return false;
-  const bool is_news = std::exchange(moved_until_, state_.last) != state_.last;
-  if (limiters_.empty()) return is_news;
-  const auto openings = openings_.of(state_);
-  bool has_left = false;
-  for (auto at = limiters_.begin(); at != limiters_.end();) {
-    const auto next = std::next(at);
-    NamedLimiter& named = at->second;
-    if (named.home == 0) named.home = tokens::part_of(at->first, state_.parts);
-    if (openings->contains(named.home) && named.pool->in_use() + named.pool->reserved_in_use() == 0) {
-      member_.undeclare(at->first, now());
-      moved_.insert(limiters_.extract(at));
-      has_left = true;
+  bool is_news = false;
+  std::vector<MemberPool> leaving;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!tokens::is_directory(state_)) return false;
+    is_news = std::exchange(moved_until_, state_.last) != state_.last;
+    if (limiters_.empty()) return is_news;
+    const auto openings = openings_.of(state_);
+    for (auto& [name, named] : limiters_) {
+      if (named.home == 0) named.home = tokens::part_of(name, state_.parts);
+      if (openings->contains(named.home) && named.pool->in_use() + named.pool->reserved_in_use() == 0)
+        leaving.push_back({.name = name, .pool = named.pool});
     }
-    at = next;
   }
-  if (has_left) {
+  // On this thread and without a lock: stop callbacks of permits that were given back run here, and one of them may drop
+  // the last reference to the domain.
+  for (const MemberPool& known : leaving) empty(known);
+  const std::lock_guard lock(mutex_);
+  for (const MemberPool& known : leaving) {
+    member_.undeclare(known.name, now());
+    moved_.insert(limiters_.extract(known.name));
     limiters_changed_ = true;
+  }
+  if (limiters_changed_) {
     std::erase_if(pools_, [&](const MemberPool& known) { return moved_.contains(known.name); });
     changed_.notify_all();
   }
@@ -109,11 +122,6 @@ bool DomainMember::is_closed() const {
 void DomainMember::adopt(NamedLimiters limiters) {
   for (auto& [name, named] : limiters) {
     named.bell->move_to(wake_up_);
-    // As a new pool. Callers that wait stay in its line.
-    named.pool->open_until(0);
-    named.pool->reserve(0);
-    named.pool->order({.kind = tokens::Order::Kind::forfeit, .limiter = name, .total = 0});
-    named.pool->held_until(std::numeric_limits<tokens::Micros>::max());
     named.pool->admit(false);  // until the log shows that no fence returns these permits
   }
   {

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <map>
+#include <stop_token>
 #include <thread>
 
 #include "permits/divided_domain.hpp"
@@ -77,6 +78,28 @@ TEST(DividedDomain, a_break_of_part_0_after_a_move_leaves_the_pool_alone) {
   EXPECT_TRUE(psp->try_acquire()) << "its member has not halted yet";
   members[home]->round();
   EXPECT_TRUE(held.front().lost().stop_requested());
+}
+
+/// It runs on the thread that empties the pool of a limiter that moves.
+TEST(DividedDomain, a_stop_callback_of_a_limiter_that_moves_may_drop_the_domain) {
+  DividedCluster cluster;
+  const auto names = names_in_different_parts(2);
+  const auto other = cluster.join();
+  const auto stays = other->open(names[1], 2);
+  const Permit in_use = take_one(*stays);  // so that part 0 still needs its members
+  auto domain = cluster.join();
+  auto psp = domain->open(names[0], 2);
+  Permit held = take_one(*psp);
+  std::atomic<bool> dropped{false};
+  const std::stop_callback drop(held.lost(), [&] {
+    psp.reset();
+    domain.reset();
+    dropped = true;
+  });
+  cluster.divide();
+  held.give_back();
+  EXPECT_TRUE(eventually([&] { return dropped.load(); }));
+  EXPECT_TRUE(eventually([&] { return newest_state(*cluster.log, 0).members.size() == 1; })) << "it has left";
 }
 
 /// As a process that was stopped while the topic was deleted, created, divided again and trimmed.
