@@ -130,15 +130,16 @@ class TokenDomain : public ports::Limiters {
 };
 
 /// Opens a part of a token log: each call another object. Part 0 is the whole log until the log is divided
-/// (`turnstile limits divide`). Any thread may call it. It never returns null, and may throw any exception.
+/// (`turnstile limits divide`). Any thread may call it. It never returns null, and may throw any exception. A call for a
+/// part above 0 can last longer than the domain: the function must own all that it uses.
 using TokenLogParts = std::function<std::unique_ptr<ports::TokenLog>(std::uint32_t part)>;
 
 /// Joins the domain of this log. It reads the newest snapshot on the calling thread, then follows the log on its own
 /// thread. It leaves the domain when the last reference to it, its limiters and their permits is dropped; that takes up
 /// to 2 s.
 /// In a divided log it joins the parts of the limiters that it opens: open() and set_limit() of the first limiter of a
-/// part open that part on the calling thread, and throw what `open_log` throws. permits() then shows only the parts that
-/// this process has joined.
+/// part wait until that part is open, and throw what `open_log` throws. permits() then shows only the parts that this
+/// process has joined.
 /// If `logger` is null, it logs to stderr. Throws BrokerError if the log cannot be read, and TokenLogBroken if it cannot
 /// be understood.
 std::shared_ptr<TokenDomain> join_token_domain(TokenLogParts open_log, const TokenSettings& settings,

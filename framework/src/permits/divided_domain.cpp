@@ -1,6 +1,9 @@
 #include "permits/divided_domain.hpp"
 
 #include <algorithm>
+#include <set>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 #include "permits/permits_view.hpp"
@@ -19,6 +22,12 @@ using std::chrono::milliseconds;
 constexpr milliseconds kLookAgain{200};
 /// How long a rebalance waits for the claims of its partitions to be read back from all parts.
 constexpr milliseconds kLongestClaim{10'000};
+
+std::string text_of_unopened(std::uint32_t part, const std::string& why) {
+  return "part " + std::to_string(part) +
+         " of the token log could not be opened, so no handler starts under the limits that live there; retrying: " +
+         why;
+}
 
 }  // namespace
 
@@ -54,7 +63,7 @@ DividedDomain::Members DividedDomain::members() const {
   return all;
 }
 
-std::shared_ptr<DomainMember> DividedDomain::known(Part part) const {
+DividedDomain::Member DividedDomain::known(Part part) const {
   const std::lock_guard lock(mutex_);
   const auto found = others_.find(part);
   return found == others_.end() ? nullptr : found->second;
@@ -62,11 +71,52 @@ std::shared_ptr<DomainMember> DividedDomain::known(Part part) const {
 
 void DividedDomain::look_soon() { hands_.move_soon ? hands_.move_soon() : mover_.wake(); }
 
-/// Under routes_. Its claims come before its limiters, so that no permit is granted to it before the part knows them.
-std::shared_ptr<DomainMember> DividedDomain::member_of(Part part) {
-  if (auto member = known(part)) return member;
-  auto member =
-      std::make_shared<DomainMember>(open_log_(part), settings_, logger_, environment_, first_->first_state_of(part));
+// --- opening ---------------------------------------------------------------------------------------------------------
+
+/// The opening in progress, or a new one. Its thread owns all that it uses: if a broker does not answer, it can outlast
+/// the domain, and what it has opened is dropped.
+std::shared_future<DividedDomain::Member> DividedDomain::opening_of(Part part) {
+  auto first = first_->first_state_of(part);
+  std::unique_lock lock(mutex_);
+  if (const auto found = others_.find(part); found != others_.end()) {
+    std::promise<Member> opened;
+    opened.set_value(found->second);
+    return opened.get_future().share();
+  }
+  Opening& opening = openings_[part];
+  if (opening.member.valid()) return opening.member;
+  auto open = [part, first = std::move(first), open_log = open_log_, settings = settings_, logger = logger_,
+               environment = environment_, wake_up = wake_up_] {
+    try {
+      auto member = std::make_shared<DomainMember>(open_log(part), settings, logger, environment, first);
+      wake_up->call([&](DividedDomain& self) { self.enter(part, member); });
+      return member;
+    } catch (const std::exception& error) {
+      wake_up->call(
+          [&](DividedDomain& self) { self.fail(part, code_of(error, Code::kafka_unavailable), error.what()); });
+      throw;
+    } catch (...) {
+      wake_up->call([&](DividedDomain& self) { self.fail(part, Code::kafka_unavailable, "an unknown exception"); });
+      throw;
+    }
+  };
+  const auto task = std::make_shared<std::packaged_task<Member()>>(std::move(open));
+  auto member = opening.member = task->get_future().share();
+  lock.unlock();
+  if (hands_.start) {
+    (*task)();
+    return member;
+  }
+  try {
+    std::thread([task] { (*task)(); }).detach();
+  } catch (const std::system_error&) {
+    (*task)();  // no thread is to be had
+  }
+  return member;
+}
+
+/// Its claims come before its limiters, so that no permit is granted to it before the part knows them.
+void DividedDomain::enter(Part part, const Member& member) {
   member->on_halted([wake_up = wake_up_] { wake_up->call([](DividedDomain& self) { self.halt_all(); }); });
   {
     const std::lock_guard claims(claims_mutex_);
@@ -75,9 +125,26 @@ std::shared_ptr<DomainMember> DividedDomain::member_of(Part part) {
     else member->start();
     const std::lock_guard lock(mutex_);
     others_[part] = member;
+    openings_.erase(part);
   }
   halt_all();  // another member may have halted before this one was known
-  return member;
+  look_soon();
+}
+
+void DividedDomain::fail(Part part, Code code, const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  Opening& opening = openings_[part];
+  opening.member = {};
+  opening.code = code;
+  opening.failure = why;
+}
+
+/// Opens the part if it is not open. Throws why it cannot be opened. Null: it was not opened in time.
+DividedDomain::Member DividedDomain::member_of(Part part, std::optional<std::chrono::steady_clock::time_point> until) {
+  if (auto member = known(part)) return member;
+  const auto opening = opening_of(part);
+  if (until && opening.wait_until(*until) == std::future_status::timeout) return nullptr;
+  return opening.get();
 }
 
 // --- halts -----------------------------------------------------------------------------------------------------------
@@ -99,41 +166,51 @@ void DividedDomain::must_not_be_halted() const {
 
 // --- the mover -------------------------------------------------------------------------------------------------------
 
-/// Under routes_. Returns whether all limiters that have left part 0 have a new member.
-bool DividedDomain::move_limiters() {
+/// Under routes_. The limiters of this process that have left part 0 and live in this part.
+void DividedDomain::adopt(Part home, DomainMember& member) {
   arriving_.merge(first_->take_moved());
-  while (!arriving_.empty()) {
-    const Part home = arriving_.begin()->second.home;
-    std::shared_ptr<DomainMember> member;
-    try {
-      member = member_of(home);
-    } catch (const std::exception& error) {
-      const std::string why = "part " + std::to_string(home) +
-                              " of the token log could not be opened, so no handler starts under the limits that live "
-                              "there; retrying: " +
-                              error.what();
-      const std::lock_guard lock(mutex_);
-      if (std::exchange(unopened_, why).empty()) run_log_.warn(code_of(error, Code::kafka_unavailable), why);
-      return false;
+  NamedLimiters same;
+  for (auto at = arriving_.begin(); at != arriving_.end();) {
+    const auto next = std::next(at);
+    if (at->second.home == home) same.insert(arriving_.extract(at));
+    at = next;
+  }
+  if (!same.empty()) member.adopt(std::move(same));
+}
+
+/// Returns whether all limiters that have left part 0 have a new member.
+bool DividedDomain::move_limiters() {
+  std::set<Part> homes;
+  {
+    const std::lock_guard routes(routes_);
+    arriving_.merge(first_->take_moved());
+    for (const auto& [name, named] : arriving_) homes.insert(named.home);
+  }
+  bool all = true;
+  for (const Part home : homes) {
+    auto member = known(home);
+    if (!member) {
+      (void)opening_of(home);
+      member = known(home);
     }
-    NamedLimiters same;
-    for (auto at = arriving_.begin(); at != arriving_.end();) {
-      const auto next = std::next(at);
-      if (at->second.home == home) same.insert(arriving_.extract(at));
-      at = next;
-    }
-    member->adopt(std::move(same));
+    all = all && member;
+    const std::lock_guard routes(routes_);
+    if (member) adopt(home, *member);
   }
   const std::lock_guard lock(mutex_);
-  unopened_.clear();
-  return true;
+  for (const Part home : homes) {
+    const auto opening = openings_.find(home);
+    if (opening == openings_.end() || opening->second.failure.empty() || std::exchange(opening->second.is_told, true))
+      continue;
+    run_log_.warn(opening->second.code, text_of_unopened(home, opening->second.failure));
+  }
+  return all;
 }
 
 bool DividedDomain::move() {
-  const std::lock_guard routes(routes_);
   if (halt_all()) return false;
   bool again = !move_limiters();
-  std::map<Part, std::shared_ptr<DomainMember>> others;
+  std::map<Part, Member> others;
   {
     const std::lock_guard lock(mutex_);
     others = others_;
@@ -164,13 +241,14 @@ std::shared_ptr<ports::Limiter> DividedDomain::open_for_partitions(const std::st
 
 std::shared_ptr<ports::Limiter> DividedDomain::open(const std::string& name, std::int64_t limit, bool outlives_fence) {
   const auto look = [self = shared_from_this(), name, limit] { return self->state_of(name, limit); };
-  const std::lock_guard routes(routes_);
   must_not_be_halted();
   if (auto limiter = first_->open(name, limit, outlives_fence, look)) return limiter;
   // It is not used in part 0, so it is new, or has left it.
-  if (!move_limiters() && arriving_.contains(name))
-    throw BrokerError(Code::kafka_unavailable, "limiter '" + name + "': its part of the token log could not be opened");
-  const auto member = member_of(tokens::part_of(name, first_->parts()));
+  const Part home = tokens::part_of(name, first_->parts());
+  const auto member = member_of(home);
+  const std::lock_guard routes(routes_);
+  must_not_be_halted();
+  adopt(home, *member);
   auto limiter = member->open(name, limit, outlives_fence, look);
   if (member->is_closed()) look_soon();
   return limiter;
@@ -184,13 +262,12 @@ ports::LimiterState DividedDomain::state_of(const std::string& name, std::int64_
 bool DividedDomain::set_limit(const std::string& limiter, std::optional<std::int64_t> limit, milliseconds timeout) {
   const auto until = deadline_after(timeout);
   must_not_be_halted();
-  if (const auto done = first_->set_limit(limiter, limit, timeout)) return *done;
-  std::shared_ptr<DomainMember> member;
-  {
-    const std::lock_guard routes(routes_);
-    must_not_be_halted();
-    member = member_of(tokens::part_of(limiter, first_->parts()));
+  if (first_->parts() == 1) {
+    if (const auto done = first_->set_limit(limiter, limit, timeout)) return *done;
   }
+  const auto member = member_of(tokens::part_of(limiter, first_->parts()), until);
+  if (!member) return false;
+  must_not_be_halted();
   if (member->is_closed()) look_soon();
   const auto left = std::chrono::ceil<milliseconds>(until - std::chrono::steady_clock::now());
   return member->set_limit(limiter, limit, std::max(left, milliseconds{0})).value_or(false);
@@ -249,10 +326,25 @@ LimitersHealth DividedDomain::health() const {
     LimitersHealth health = member->health();
     if (health.state > worst.state) worst = std::move(health);
   }
-  const std::lock_guard lock(mutex_);
-  if (worst.state == LimitersHealth::State::working && !unopened_.empty())
-    return {LimitersHealth::State::cut_off, unopened_};
+  if (worst.state != LimitersHealth::State::working) return worst;
+  if (std::string why = why_unopened(); !why.empty()) return {LimitersHealth::State::cut_off, std::move(why)};
   return worst;
+}
+
+/// Why a part with limiters of this process cannot be opened. Empty: each can.
+std::string DividedDomain::why_unopened() const {
+  std::set<Part> homes;
+  {
+    const std::lock_guard routes(routes_);
+    for (const auto& [name, named] : arriving_) homes.insert(named.home);
+  }
+  const std::lock_guard lock(mutex_);
+  for (const Part home : homes) {
+    const auto opening = openings_.find(home);
+    if (opening != openings_.end() && !opening->second.failure.empty())
+      return text_of_unopened(home, opening->second.failure);
+  }
+  return {};
 }
 
 std::optional<ports::TokenLogState> DividedDomain::log() const {

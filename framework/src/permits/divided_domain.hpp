@@ -2,12 +2,14 @@
 // A token domain over a log that can be divided into parts (tokens/parts.hpp): a member in part 0, and one in each part
 // whose limiters this process uses. A log of one part has only the first.
 //
-// After a division the mover, a thread of its own, moves the limiters of this process to their homes, because it may wait
-// for a broker. Thread-safe.
+// After a division the mover, a thread of its own, moves the limiters of this process to their homes. Each part is opened
+// on a further thread, which asks the brokers: while one part cannot be opened, nothing else waits. Thread-safe.
 
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -54,12 +56,25 @@ class DividedDomain final : public TokenDomain, public std::enable_shared_from_t
 
  private:
   using Part = std::uint32_t;
+  using Member = std::shared_ptr<DomainMember>;
+  /// A part that is being opened, or could not be opened.
+  struct Opening {
+    std::shared_future<Member> member{};  ///< not valid: it is not being opened now
+    Code code{};                          ///< of the last failure
+    std::string failure{};
+    bool is_told = false;  ///< the failure
+  };
 
   std::shared_ptr<ports::Limiter> open(const std::string& name, std::int64_t limit, bool outlives_fence);
   [[nodiscard]] ports::LimiterState state_of(const std::string& name, std::int64_t configured) const;
-  [[nodiscard]] std::shared_ptr<DomainMember> known(Part part) const;
-  std::shared_ptr<DomainMember> member_of(Part part);
+  [[nodiscard]] Member known(Part part) const;
+  std::shared_future<Member> opening_of(Part part);
+  Member member_of(Part part, std::optional<std::chrono::steady_clock::time_point> until = {});
+  void enter(Part part, const Member& member);
+  void fail(Part part, Code code, const std::string& why);
   bool move_limiters();
+  void adopt(Part home, DomainMember& member);
+  [[nodiscard]] std::string why_unopened() const;
   void look_soon();
   bool halt_all() const;
   void must_not_be_halted() const;
@@ -73,9 +88,8 @@ class DividedDomain final : public TokenDomain, public std::enable_shared_from_t
   const RunLog run_log_;
   const std::shared_ptr<WakeUp<DividedDomain>> wake_up_ = std::make_shared<WakeUp<DividedDomain>>();
 
-  /// Protects where limiters are. It may be held while a broker is asked.
-  std::mutex routes_;
-  NamedLimiters arriving_;  ///< they have left part 0, and have no new member yet
+  mutable std::mutex routes_;  ///< protects where limiters are; held for a moment only
+  NamedLimiters arriving_;     ///< they have left part 0, and have no new member yet
 
   /// All members get each claim, and in the same order. Held for a moment only: a rebalance waits for it.
   std::mutex claims_mutex_;
@@ -83,9 +97,9 @@ class DividedDomain final : public TokenDomain, public std::enable_shared_from_t
       claims_;  ///< by group; with the store
 
   mutable std::mutex mutex_;  ///< protects the following members; held for a moment only
-  std::string unopened_;      ///< why a part cannot be opened; empty: all can
-  std::map<Part, std::shared_ptr<DomainMember>> others_;
-  const std::shared_ptr<DomainMember> first_;  ///< of part 0
+  std::map<Part, Opening> openings_;
+  std::map<Part, Member> others_;
+  const Member first_;  ///< of part 0
   PeriodicThread mover_{[this] { return step(); }};
 };
 

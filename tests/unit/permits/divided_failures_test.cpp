@@ -148,6 +148,62 @@ TEST(DividedDomain, a_part_that_cannot_be_opened_shows_in_its_health) {
   EXPECT_TRUE(eventually([&] { return domain->health().state == LimitersHealth::State::working; }));
 }
 
+TEST(DividedDomain, a_part_that_cannot_be_opened_keeps_no_limiter_of_another_part_waiting) {
+  DividedCluster cluster;
+  const auto names = names_in_different_parts(3);
+  const auto lost = tokens::part_of(names[0], kParts);
+  const auto open = [parts = testing::open_parts(cluster.log), lost](std::uint32_t part) {
+    if (part == lost) throw BrokerError(Code::kafka_unavailable, "it has no leader");
+    return parts(part);
+  };
+  const auto domain = join_token_domain(open, cluster.settings, cluster.quiet);
+  const auto first = domain->open(names[0], 2), second = domain->open(names[1], 2);
+  take_all(*first, 2).clear();
+  take_all(*second, 2).clear();
+  cluster.divide();
+  EXPECT_EQ(take_all(*second, 2).size(), 2U);
+  EXPECT_EQ(take_all(*domain->open(names[1], 2), 2).size(), 2U);
+  EXPECT_EQ(take_all(*domain->open(names[2], 2), 2).size(), 2U);
+  EXPECT_FALSE(first->try_acquire());
+  EXPECT_THROW((void)domain->open(names[0], 2), BrokerError);
+  EXPECT_NE(domain->health().why.find("part " + std::to_string(lost) + " of the token log"), std::string::npos);
+}
+
+/// As a broker that does not answer.
+TEST(DividedDomain, nothing_waits_for_a_part_that_is_being_opened_not_even_the_end_of_the_domain) {
+  DividedCluster cluster;
+  const auto names = names_in_different_parts(3);
+  struct Gate {
+    std::atomic<bool> waits{false}, opens{false};
+  };
+  const auto gate = std::make_shared<Gate>();
+  const auto open = [parts = testing::open_parts(cluster.log), gate,
+                     slow = tokens::part_of(names[0], kParts)](std::uint32_t part) {
+    if (part != slow) return parts(part);
+    gate->waits = true;
+    EXPECT_TRUE(eventually([&] { return gate->opens.load(); }));
+    gate->waits = false;
+    return parts(part);
+  };
+  auto domain = join_token_domain(open, cluster.settings, cluster.quiet);
+  auto first = domain->open(names[0], 2), second = domain->open(names[1], 2);
+  take_all(*first, 2).clear();
+  take_all(*second, 2).clear();
+  cluster.divide();
+  EXPECT_TRUE(eventually([&] { return gate->waits.load(); }));
+  const auto start = std::chrono::steady_clock::now();
+  take_all(*second, 2).clear();
+  take_all(*domain->open(names[2], 2), 2).clear();
+  EXPECT_FALSE(domain->set_limit(names[0], 1, milliseconds(100)));
+  first.reset();
+  second.reset();
+  domain.reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(10)) << "the part opens after 30 s";
+  EXPECT_TRUE(gate->waits);
+  gate->opens = true;
+  EXPECT_TRUE(eventually([&] { return !gate->waits; }));
+}
+
 TEST(DividedDomain, claims_wait_neither_for_a_part_that_is_opened_nor_for_each_part_in_turn) {
   DividedCluster cluster;
   cluster.divide();
