@@ -129,7 +129,7 @@ void DomainMember::step() {
     for (const auto& record : records) take(record, at);
     if (failed) writing_failed(at);
     if (at >= write_again_at_ && behind_.empty()) {
-      changes_.send(*log_, state_.last);
+      changes_.send(*log_, state_, at);
       say_opened(at);
     }
     drop_unused(at);
@@ -195,7 +195,7 @@ void DomainMember::take(const ports::TokenLog::Record& record, Micros now) {
     reports_.written();
   }
   member_.read(state_, record.position, event, effects, now);
-  changes_.read(event, effects, state_);
+  changes_.read(event, effects, state_, now);
 }
 
 /// Passes the state of the pools to the member, and returns its orders and writes its events.
