@@ -104,14 +104,25 @@ void DividedWorld::chaos() {
       else process.leave();
       schedule.after(random.between(10, 2'500) * kMillisecond, [this] { start().want(2, 100); });
       return;
-    case Fault::copies: {
-      const auto part = static_cast<std::uint32_t>(random.index(logs_.size()));
-      const auto& records = logs_[part].records;
-      if (!records.empty()) append(part, records[random.index(records.size())]);
-      return;
-    }
+    case Fault::copies: return copy();
     default: return;  // in PartConnection
   }
+}
+
+/// A tool, or Kafka, writes a record again: into its part, or into another one after the Joined of its member.
+void DividedWorld::copy() {
+  const auto part = static_cast<std::uint32_t>(random.index(logs_.size()));
+  const auto& records = logs_[part].records;
+  if (records.empty()) return;
+  const std::string copied = records[random.index(records.size())];
+  if (!is_directory(*logs_[0].state) || random.chance(50)) return append(part, copied);
+  const auto into = static_cast<std::uint32_t>(random.index(logs_.size()));
+  const auto joined = std::find_if(records.begin(), records.end(), [&](const std::string& bytes) {
+    const Event event = decode(bytes);
+    return event.member == decode(copied).member && std::holds_alternative<Joined>(event.body);
+  });
+  if (joined != records.end()) append(into, std::string(*joined));
+  append(into, copied);
 }
 
 /// The database counts up the fence before the new owner starts anything. The old owner hears of it later.

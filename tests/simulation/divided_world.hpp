@@ -80,6 +80,7 @@ class DividedWorld {
  private:
   void chaos();
   void divide();
+  void copy();
   void reassign(int partition);
   DividedProcess& start();
   [[nodiscard]] std::vector<DividedProcess*> living() const;

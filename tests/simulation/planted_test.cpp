@@ -19,7 +19,8 @@ class PlantedBug : public testing::TestWithParam<std::size_t> {
 TEST_P(PlantedBug, is_found_within_a_thousand_seeds) {
   tokens::planted = static_cast<tokens::Planted>(GetParam());
   if (tokens::planted == tokens::Planted::closed_grants || tokens::planted == tokens::Planted::opened_while_held ||
-      tokens::planted == tokens::Planted::opened_in_any_part) {
+      tokens::planted == tokens::Planted::opened_in_any_part ||
+      tokens::planted == tokens::Planted::joined_in_any_part) {
     const DividedOutcome divided = run_many_divided(1, 1'000);
     ASSERT_TRUE(divided.seed) << tokens::kPlantedNames[GetParam()] << " survived " << divided.runs << " seeds";
     RecordProperty("seed", std::to_string(*divided.seed));

@@ -200,8 +200,9 @@ class Application {
     return state_.parts > 1 && part_of(name, state_.parts) != state_.part;
   }
 
-  /// A new member of a directory that needs none, or of a part of another division.
+  /// A new member of a directory that needs none, or of another part or another division.
   [[nodiscard]] bool is_of_another_part(const Joined& joined) const {
+    if (is_misplaced(state_, joined)) return true;
     if (state_.part > 0) return joined.division != state_.division;
     return !state_.members.contains(event_.member) && is_left(state_);
   }

@@ -69,6 +69,10 @@ inline bool is_misplaced(const State& state, const Opened& opened) {
   return opened.part != state.part && !TURNSTILE_PLANTED(opened_in_any_part);
 }
 
+inline bool is_misplaced(const State& state, const Joined& joined) {
+  return joined.part != state.part && !TURNSTILE_PLANTED(joined_in_any_part);
+}
+
 inline bool is_closed(const LimiterEntry& limiter) { return limiter.closed && !TURNSTILE_PLANTED(closed_grants); }
 
 /// Nothing of it would return to others.

@@ -51,6 +51,7 @@ struct Joined {
   /// the digest.
   bool knows_rest = false;
   std::uint64_t division = 0;  ///< in the parts above 0: void in a part of another division (see Divided)
+  std::uint32_t part = 0;      ///< void in any other part, as a copy
   bool operator==(const Joined&) const = default;
 };
 

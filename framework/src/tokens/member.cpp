@@ -247,6 +247,7 @@ void Member::join(const State& state, Micros now) {
   Joined about = settings_.about;
   about.was = was_;
   if (state.part > 0) about.division = state.division;
+  about.part = state.part;
   send(now, std::move(about));
   if (phase_ == Phase::joined) next_keep_ = 0;
 }

@@ -9,7 +9,7 @@
 //   3. Opened in part P, by anybody that has read that in part 0. From then on part P grants.
 // A permit is therefore never granted in two parts at once. Opened is in effect once, in its part, so a copy or a late one
 // does nothing. Nor does a record that comes late from an earlier topic of the same name: Divided names a member of its
-// log, and Opened and Joined name the division.
+// log, and Opened and Joined name the division and the part. What members write in one part is therefore void in any other.
 
 #include <cstdint>
 #include <map>

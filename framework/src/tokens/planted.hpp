@@ -34,6 +34,7 @@ enum class Planted : std::uint8_t {
   groups_share_partitions,
   closed_grants,
   opened_in_any_part,
+  joined_in_any_part,
   // snapshot
   snapshot_forgets_draining,
   snapshot_forgets_ended_lives,
@@ -55,7 +56,7 @@ enum class Planted : std::uint8_t {
   trimmed_is_broken,
   opened_while_held,
 };
-inline constexpr std::array<std::string_view, 37> kPlantedNames{
+inline constexpr std::array<std::string_view, 38> kPlantedNames{
     "none",
     "duplicates_applied",
     "late_release_of_an_old_epoch",
@@ -77,6 +78,7 @@ inline constexpr std::array<std::string_view, 37> kPlantedNames{
     "groups_share_partitions",
     "closed_grants",
     "opened_in_any_part",
+    "joined_in_any_part",
     "snapshot_forgets_draining",
     "snapshot_forgets_ended_lives",
     "lease_from_the_answer",

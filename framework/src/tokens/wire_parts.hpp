@@ -30,6 +30,7 @@ inline void write_joined(const Joined& joined, wire::Joined& to) {
   for (const MemberId was : joined.was) to.add_was(was);
   to.set_knows_rest(joined.knows_rest);
   to.set_division(joined.division);
+  to.set_part(joined.part);
 }
 inline Joined read_joined(const wire::Joined& from) {
   return {.host = from.host(),
@@ -42,7 +43,8 @@ inline Joined read_joined(const wire::Joined& from) {
           .most_limiters = from.most_limiters(),
           .was = {from.was().begin(), from.was().end()},
           .knows_rest = from.knows_rest(),
-          .division = from.division()};
+          .division = from.division(),
+          .part = from.part()};
 }
 
 inline void write_limit_set(const LimitSet& set, wire::LimitSet& to) {

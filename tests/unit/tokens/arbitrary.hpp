@@ -48,7 +48,8 @@ inline decltype(Event::body) any_body() {
                     .reserve_ms = *rc::gen::inRange<std::uint32_t>(0, 9),
                     .most_limiters = *rc::gen::inRange<std::uint32_t>(0, 3),
                     .was = {*rc::gen::inRange<MemberId>(0, 4)},
-                    .division = *rc::gen::weightedElement<std::uint64_t>({{4, 1U}, {1, 0U}, {1, 2U}})};
+                    .division = *rc::gen::weightedElement<std::uint64_t>({{4, 1U}, {1, 0U}, {1, 2U}}),
+                    .part = *rc::gen::weightedElement<std::uint32_t>({{3, 0U}, {3, 1U}, {1, 2U}})};
     case 2: {
       Keep keep;
       for (int lines = *rc::gen::inRange(0, 3); lines > 0; --lines) keep.lines.push_back(any_line());
@@ -103,8 +104,8 @@ inline rc::Gen<Event> any_event() {
   });
 }
 
-/// A log in which three members join, followed by any events. `division`: in a part of a divided log.
-inline std::vector<Event> any_log(std::uint64_t division = 0) {
+/// A log in which three members join, followed by any events. `division`, `part`: of a divided log.
+inline std::vector<Event> any_log(std::uint64_t division = 0, std::uint32_t part = 0) {
   std::vector<Event> log;
   for (MemberId member = 1; member <= 3; ++member)
     log.push_back({member, 1, 1,
@@ -113,7 +114,8 @@ inline std::vector<Event> any_log(std::uint64_t division = 0) {
                           .client = "client",
                           .lease_ms = 1'000,
                           .knows = *rc::gen::inRange<std::uint32_t>(1, 3),
-                          .division = division}});
+                          .division = division,
+                          .part = part}});
   std::uint64_t seq = 1;
   for (Event& event : *rc::gen::container<std::vector<Event>>(any_event())) {
     if (*rc::gen::inRange(0, 4) > 0) event.seq = ++seq;

@@ -19,9 +19,10 @@ Joined member_of_version(std::uint32_t knows) {
   return {.host = "host", .pid = 1, .client = "client", .lease_ms = 1'000, .weight = 1, .knows = knows};
 }
 /// A member of a part above 0.
-Joined member_of(std::uint64_t division) {
+Joined member_of(std::uint64_t division, std::uint32_t part) {
   Joined joined = member_of_version(2);
   joined.division = division;
+  joined.part = part;
   return joined;
 }
 
@@ -125,7 +126,7 @@ TEST(TokensDivision, a_part_is_opened_by_what_operators_had_set_once_nobody_has_
   ASSERT_EQ(moved_out(directory.state, home), (Opened{kDivision, home, {{"psp", 2}}}));
 
   Part part{first_state(directory.state, home)};
-  part.write(1, member_of(kDivision));
+  part.write(1, member_of(kDivision, part.state.part));
   part.write(1, Keep{{line("psp", 3)}, {}});
   EXPECT_EQ(part.state.held("psp", 1), 0U) << "not open yet";
   EXPECT_EQ(part.write(0, LimitSet{"psp", 1, part.state.last}), Outcome::stale) << "what was set before comes first";
@@ -145,7 +146,7 @@ TEST(TokensDivision, a_part_refuses_limiters_of_other_homes) {
   }();
   const std::uint32_t home = part_of("psp", 8), other = home % 7 + 1;
   Part part{first_state(directory.state, other)};
-  part.write(1, member_of(kDivision));
+  part.write(1, member_of(kDivision, part.state.part));
   EXPECT_EQ(part.write(0, Opened{kDivision, other, {{"psp", 2}}}), Outcome::elsewhere);
   EXPECT_EQ(part.write(0, Opened{kDivision, other, {}}), Outcome::applied);
   EXPECT_EQ(part.write(1, Keep{{line("psp", 3)}, {}}), Outcome::elsewhere);
@@ -195,10 +196,22 @@ TEST(TokensDivision, members_of_another_division_are_void_in_a_part) {
   Part directory = one_part();
   directory.write(0, divided(8));
   Part part{first_state(directory.state, 3)};
-  EXPECT_EQ(part.write(1, member_of(kDivision + 1)), Outcome::elsewhere);
+  EXPECT_EQ(part.write(1, member_of(kDivision + 1, 3)), Outcome::elsewhere);
   EXPECT_EQ(part.write(1, member_of_version(2)), Outcome::elsewhere) << "as members of part 0 write it";
-  EXPECT_EQ(part.write(1, member_of(kDivision)), Outcome::applied);
+  EXPECT_EQ(part.write(1, member_of(kDivision, part.state.part)), Outcome::applied);
   EXPECT_EQ(restore(save(part.state)), part.state);
+}
+
+/// Its Keeps have digests of another state: the members of this part would halt.
+TEST(TokensDivision, members_of_another_part_are_void_in_a_part) {
+  Part directory = one_part();
+  directory.write(0, divided(8));
+  Part part{first_state(directory.state, 3)};
+  EXPECT_EQ(part.write(1, member_of(kDivision, 3)), Outcome::applied);
+  EXPECT_EQ(part.write(2, member_of(kDivision, 4)), Outcome::elsewhere);
+  EXPECT_EQ(part.write(2, Keep{{}, Checkpoint{0, 5}}), Outcome::stranger);
+  EXPECT_EQ(directory.write(5, member_of(kDivision, 4)), Outcome::elsewhere);
+  EXPECT_EQ(part.state.members.size(), 1U);
 }
 
 /// Otherwise processes that die as they start would fill it, and nobody would expire them.
@@ -234,7 +247,7 @@ RC_GTEST_PROP(TokensDivision, a_part_that_is_closed_grants_nothing_and_its_snaps
   directory.parts = 2;
   directory.division = 1;
   State state = first_state(directory, 1);
-  for (const Event& event : any_log(directory.division)) {
+  for (const Event& event : any_log(directory.division, 1)) {
     apply(state, state.last + 1, event);
     if (!state.closed) continue;
     for (const auto& [name, limiter] : state.limiters) RC_ASSERT(limiter.held() + limiter.reserved == 0U);
@@ -254,7 +267,7 @@ TEST(TokensDivision, a_log_of_one_part_has_the_digest_and_the_bytes_that_it_had_
 TEST(TokensDivision, its_events_are_read_as_they_were_written) {
   for (const Event& event :
        {Event{0, 1, 1, Divided{64, kDivision, 7, 5}}, Event{0, 1, 1, Opened{kDivision, 3, {}}},
-        Event{0, 1, 1, member_of(kDivision)}, Event{0, 1, 1, Opened{kDivision, 63, {{"psp", 2}, {"mail", 0}}}}})
+        Event{0, 1, 1, member_of(kDivision, 3)}, Event{0, 1, 1, Opened{kDivision, 63, {{"psp", 2}, {"mail", 0}}}}})
     EXPECT_EQ(decode(encode(event)), event);
 }
 
