@@ -164,6 +164,10 @@ void DividedDomain::must_not_be_halted() const {
   if (const std::string why = halted(); !why.empty()) throw Error(Code::member_halted, why);
 }
 
+void DividedDomain::must_not_be_rejected(const DomainMember& member) {
+  if (const std::string why = member.halted(); !why.empty()) throw Error(Code::member_halted, why);
+}
+
 // --- the mover -------------------------------------------------------------------------------------------------------
 
 /// Under routes_. The limiters of this process that have left part 0 and live in this part.
@@ -249,6 +253,7 @@ std::shared_ptr<ports::Limiter> DividedDomain::open(const std::string& name, std
   const std::lock_guard routes(routes_);
   must_not_be_halted();
   adopt(home, *member);
+  must_not_be_rejected(*member);
   auto limiter = member->open(name, limit, outlives_fence, look);
   if (member->is_closed()) look_soon();
   return limiter;
@@ -268,6 +273,7 @@ bool DividedDomain::set_limit(const std::string& limiter, std::optional<std::int
   const auto member = member_of(tokens::part_of(limiter, first_->parts()), until);
   if (!member) return false;
   must_not_be_halted();
+  must_not_be_rejected(*member);
   if (member->is_closed()) look_soon();
   const auto left = std::chrono::ceil<milliseconds>(until - std::chrono::steady_clock::now());
   return member->set_limit(limiter, limit, std::max(left, milliseconds{0})).value_or(false);
@@ -312,9 +318,10 @@ PermitsView DividedDomain::permits() const {
   return merged(std::move(views));
 }
 
+/// A part that rejected this process concerns only the limiters that live there.
 std::string DividedDomain::halted() const {
   for (const auto& member : members()) {
-    if (std::string why = member->halted(); !why.empty()) return why;
+    if (std::string why = member->why_all_must_halt(); !why.empty()) return why;
   }
   return {};
 }
@@ -324,6 +331,8 @@ LimitersHealth DividedDomain::health() const {
   LimitersHealth worst;
   for (const auto& member : members()) {
     LimitersHealth health = member->health();
+    if (health.state == LimitersHealth::State::halted && member->why_all_must_halt().empty())
+      health.state = LimitersHealth::State::cut_off;
     if (health.state > worst.state) worst = std::move(health);
   }
   if (worst.state != LimitersHealth::State::working) return worst;

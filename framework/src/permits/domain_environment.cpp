@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <random>
+#include <utility>
 
 #include "support/process_name.hpp"
 #include "turnstile/lease_clock.hpp"
@@ -31,8 +32,10 @@ tokens::MemberId random_id() {
 
 DomainEnvironment DomainEnvironment::of_this_process() { return {.clock = now_us, .next_id = random_id}; }
 
-tokens::MemberSettings member_settings(const TokenSettings& settings, const DomainEnvironment& environment) {
+tokens::MemberSettings member_settings(const TokenSettings& settings, const DomainEnvironment& environment,
+                                       std::string log) {
   tokens::MemberSettings member;
+  member.log = std::move(log);
   member.about = {.host = host_name(),
                   .pid = static_cast<std::uint32_t>(::getpid()),
                   .client = settings.client.substr(0, tokens::kLongestName),

@@ -2,6 +2,7 @@
 // What a member of a token domain needs from its process: a clock, ids, and its settings.
 
 #include <functional>
+#include <string>
 
 #include "tokens/member_settings.hpp"
 #include "tokens/state.hpp"
@@ -20,6 +21,8 @@ struct DomainEnvironment {
 
 tokens::MemberId random_id();
 
-tokens::MemberSettings member_settings(const TokenSettings& settings, const DomainEnvironment& environment);
+/// `log`: its name, for messages.
+tokens::MemberSettings member_settings(const TokenSettings& settings, const DomainEnvironment& environment,
+                                       std::string log);
 
 }  // namespace turnstile::detail

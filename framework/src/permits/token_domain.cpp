@@ -38,7 +38,7 @@ DomainMember::DomainMember(std::unique_ptr<ports::TokenLog> log, const TokenSett
       log_(std::move(log)),
       snapshots_(*log_, run_log_, settings.snapshot_every),
       reports_(*log_, run_log_, settings),
-      member_(member_settings(settings, environment_)) {
+      member_(member_settings(settings, environment_, log_->name())) {
   state_ = snapshots_.newest(first);
   log_->seek(state_.last + 1);
 }

@@ -52,6 +52,8 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
                                 std::chrono::milliseconds timeout);
   bool wait_until_joined(std::chrono::milliseconds timeout);
   [[nodiscard]] std::string halted() const;
+  /// As halted(). Empty if it concerns only this part: the domain rejected this member, and the log is not damaged.
+  [[nodiscard]] std::string why_all_must_halt() const;
   /// It halts in its next round, because another part of its log is broken. It calls on_halted() as after any halt.
   void request_halt(const std::string& why);
   [[nodiscard]] LimitersHealth health() const;
@@ -132,11 +134,9 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   PartOpenings openings_;
   tokens::Position moved_until_ = tokens::kNowhere;  ///< as on_moved() was told
   std::function<void()> on_moved_, on_halted_;
-  tokens::Micros open_at_ = 0, last_step_ = 0;
-  tokens::Micros write_again_at_ = 0, write_delay_ = 0;
-  std::uint64_t epochs_ = 0;  ///< how often writing failed, and a new epoch began
-  std::string behind_;        ///< why it must begin anew from a snapshot; empty: no need
-  tokens::Micros begin_anew_at_ = 0;
+  tokens::Micros open_at_ = 0, last_step_ = 0, write_again_at_ = 0, write_delay_ = 0, begin_anew_at_ = 0;
+  std::uint64_t epochs_ = 0;             ///< how often writing failed, and a new epoch began
+  std::string behind_;                   ///< why it must begin anew from a snapshot; empty: no need
   tokens::Micros reserve_deadline_ = 0;  ///< as deadline_
   tokens::Micros deadline_ = 0;          ///< the last deadline of this member; 0 after it was acted on
   tokens::Micros acted_on_ = 0;          ///< the last one that was acted on

@@ -82,6 +82,12 @@ NamedLimiters DomainMember::take_moved() {
 
 // --- a halt of the whole log -----------------------------------------------------------------------------------------
 
+/// Part 0 tells where limiters live, so no part can do without it.
+std::string DomainMember::why_all_must_halt() const {
+  const std::lock_guard lock(mutex_);
+  return state_.part > 0 && member_.was_rejected() ? std::string() : member_.why_halted();
+}
+
 void DomainMember::request_halt(const std::string& why) {
   {
     const std::lock_guard lock(mutex_);

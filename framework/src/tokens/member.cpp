@@ -137,8 +137,9 @@ void Member::halt(std::string why) {
 void Member::read(const State& state, Position position, const Event& event, const Effects& effects, Micros now) {
   if (phase_ == Phase::halted || phase_ == Phase::left) return;
   if (state.version > kNewestVersion) {
-    halt("the token log has version " + std::to_string(state.version) + " since position " + std::to_string(position) +
-         ", but this program knows versions only up to " + std::to_string(kNewestVersion) + "; run a newer program");
+    halt(settings_.log + " has version " + std::to_string(state.version) + " since position " +
+         std::to_string(position) + ", but this program knows versions only up to " + std::to_string(kNewestVersion) +
+         "; run a newer program");
     return;
   }
   next_tick_ = 0;
@@ -157,7 +158,7 @@ void Member::read(const State& state, Position position, const Event& event, con
     lease_ends_.heard_from(event.member, sender->second.about.lease_ms, now);
   const auto* const joined = std::get_if<Joined>(&event.body);
   if (rested_ && joined != nullptr && !joined->knows_rest) next_keep_ = 0;
-  if (auto why = checkpoints_.read(id_, state, position, event)) halt(std::move(*why));
+  if (auto why = checkpoints_.read(id_, state, position, event)) halt(settings_.log + ": " + *why);
   if (phase_ != Phase::joined) return;
   for (auto& [name, use] : uses_) follow(state, name, use);
 }
@@ -181,10 +182,14 @@ void Member::read_own(const State& state, Position position, const Event& event,
         effects.outcome == Outcome::elsewhere)
       return begin_life();
     if (effects.outcome != Outcome::applied) {
-      halt("the domain rejected this member at position " + std::to_string(position) + ": " +
+      rejected_ = true;
+      halt(settings_.log + ": the domain rejected this member at position " + std::to_string(position) + ": " +
            (state.members.size() >= kMostMembers
                 ? "it already has its maximum of " + std::to_string(kMostMembers) + " members"
-                : "the lease, weight or name of this member is out of range, or its version is too old"));
+                : "the lease, weight or name of this member is out of range, or its version is too old") +
+           (state.part > 0
+                ? ". No handler starts under the limits that live in this part, until this process is restarted"
+                : ""));
       return;
     }
     if (phase_ == Phase::joining) {
@@ -378,11 +383,6 @@ Count Member::reserved(const State& state, const std::string& limiter) const {
   const auto use = uses_.find(limiter);
   if (phase_ != Phase::joined || use == uses_.end() || use->second.closing || use->second.letting_go) return 0;
   return state.reserved(limiter, id_);
-}
-
-bool Member::is_refused(const std::string& limiter) const {
-  const auto use = uses_.find(limiter);
-  return use != uses_.end() && use->second.refused;
 }
 
 Micros Member::heard_until() const {

@@ -79,6 +79,7 @@ class Member {
   [[nodiscard]] bool is_refused(const std::string& limiter) const;
   [[nodiscard]] Phase phase() const { return phase_; }
   [[nodiscard]] const std::string& why_halted() const { return why_halted_; }
+  [[nodiscard]] bool was_rejected() const { return rejected_; }  ///< it is halted, and the log is not damaged
   [[nodiscard]] MemberId id() const { return id_; }
   [[nodiscard]] std::uint32_t epoch() const { return epoch_; }
   /// The time by which tick() must be called.
@@ -119,11 +120,11 @@ class Member {
   const MemberSettings settings_;
   Phase phase_ = Phase::joining;
   std::string why_halted_;
+  bool rejected_ = false, join_sent_ = false;
   MemberId id_ = 0;
   std::vector<MemberId> was_;  ///< earlier lives that may have a reserve
   std::uint32_t epoch_ = 0;
   std::uint64_t seq_ = 0;
-  bool join_sent_ = false;
   std::deque<Sent> unread_;  ///< sent and not read back, oldest first
   Micros renewed_at_ = 0;    ///< when the newest event that was read back was sent
   Micros trusted_from_ = 0;  ///< events sent earlier do not renew the lease

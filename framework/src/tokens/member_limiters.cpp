@@ -31,6 +31,11 @@ void Member::see_what_is_gone(const State& state, const Event& event) {
   std::erase_if(uses_, [](const auto& of) { return of.second.closing && !of.second.letting_go && !of.second.known; });
 }
 
+bool Member::is_refused(const std::string& limiter) const {
+  const auto use = uses_.find(limiter);
+  return use != uses_.end() && use->second.refused;
+}
+
 /// The state has no holding of this member: its account starts again.
 void Member::start_over(const std::string& name, LimiterUse& use) {
   use.known = use.letting_go = false;

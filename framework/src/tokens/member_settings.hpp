@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #include "tokens/event.hpp"
 #include "tokens/order.hpp"
@@ -10,7 +11,8 @@
 namespace turnstile::tokens {
 
 struct MemberSettings {
-  Joined about;  ///< includes its lease
+  Joined about;                       ///< includes its lease
+  std::string log = "the token log";  ///< for messages
   /// Returns a new id of a life for each call.
   std::function<MemberId()> next_id;
   /// Safety margin: the member's own deadline is lease/8 early, so that each clock may be up to 6 % fast or slow.

@@ -46,6 +46,27 @@ TEST(DividedDomain, a_halt_in_one_part_halts_all_and_opens_nothing) {
   EXPECT_EQ(cluster.log->part(tokens::part_of(names[2], kParts))->end(), 0);
 }
 
+TEST(DividedDomain, a_part_that_is_full_halts_no_other_part) {
+  DividedCluster cluster;
+  cluster.divide();
+  const auto names = names_in_different_parts(2);
+  const std::uint32_t full = tokens::part_of(names[0], kParts);
+  tokens::Joined joined{.host = "host", .client = "client", .lease_ms = 3'600'000, .knows = 2};
+  joined.division = newest_state(*cluster.log, 0).division;
+  joined.part = full;
+  for (tokens::MemberId id = 1; id <= tokens::kMostMembers; ++id)
+    cluster.log->part(full)->append(tokens::encode({.member = id, .epoch = 1, .seq = 1, .body = joined}));
+
+  const auto domain = cluster.join();
+  const auto first = domain->open(names[0], 2), second = domain->open(names[1], 2);
+  EXPECT_TRUE(eventually([&] { return domain->health().why.find("maximum of 4096 members") != std::string::npos; }));
+  EXPECT_EQ(domain->health().state, LimitersHealth::State::cut_off);
+  EXPECT_EQ(domain->halted(), "");
+  EXPECT_EQ(take_all(*second, 2).size(), 2U);
+  EXPECT_THROW((void)domain->open(names[0], 2), Error);
+  EXPECT_FALSE(first->try_acquire());
+}
+
 /// The pool belongs to another member then. The rounds are made by hand, so that part 0 breaks in the very next one.
 TEST(DividedDomain, a_break_of_part_0_after_a_move_leaves_the_pool_alone) {
   DividedCluster cluster;
