@@ -24,6 +24,9 @@ constexpr Micros kFresh = 1'000'000;
 constexpr Micros kFirstRetry = 100'000, kLongestRetry = 5'000'000;
 /// How long leaving the domain may take.
 constexpr milliseconds kFarewell{2'000};
+/// How long a new member of part 0 waits until it has read what the log had at the start. A log can end with positions
+/// that are read only with the next record.
+constexpr Micros kCatchUp = 2'000'000;
 /// A member that was cut off while the log was trimmed joins again.
 bool continues_after_trimming() { return !TURNSTILE_PLANTED(trimmed_is_broken); }
 
@@ -41,6 +44,10 @@ DomainMember::DomainMember(std::unique_ptr<ports::TokenLog> log, const TokenSett
       member_(member_settings(settings, environment_, log_->name())) {
   state_ = snapshots_.newest(first);
   log_->seek(state_.last + 1);
+  if (state_.part > 0) return;
+  // A directory that needs no members ignores a Joined, and nobody would ever delete it there.
+  first_end_ = log_->end();
+  if (state_.last + 1 < first_end_) write_again_at_ = now() + kCatchUp;
 }
 
 void DomainMember::attach() {
@@ -188,6 +195,7 @@ void DomainMember::take(const ports::TokenLog::Record& record, Micros now) {
     throw TokenLogTrimmed("positions " + std::to_string(state_.last + 1) + " to " +
                           std::to_string(record.position - 1) + " are missing in " + log_->name());
   }
+  if (record.position + 1 == first_end_) write_again_at_ = 0;
   const tokens::Event event = tokens::decode(record.bytes);
   const tokens::Effects effects = tokens::apply(state_, record.position, event);
   if (event.member == member_.id() && write_delay_ > 0) {

@@ -127,12 +127,13 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   tokens::State state_;
   tokens::Member member_;
   NamedLimiters limiters_, moved_;
-  bool limiters_changed_ = false, opened_said_ = false;
+  bool limiters_changed_ = false, opened_said_ = false, stopping_ = false;
   std::map<std::pair<std::string, TopicPartition>, tokens::Partition> claimed_;  ///< by group
   LimitChanges changes_;
   std::optional<tokens::Opened> to_open_;  ///< what opens this part
   PartOpenings openings_;
   tokens::Position moved_until_ = tokens::kNowhere;  ///< as on_moved() was told
+  tokens::Position first_end_ = 0;                   ///< of the log, at the start
   std::function<void()> on_moved_, on_halted_;
   tokens::Micros open_at_ = 0, last_step_ = 0, write_again_at_ = 0, write_delay_ = 0, begin_anew_at_ = 0;
   std::uint64_t epochs_ = 0;             ///< how often writing failed, and a new epoch began
@@ -141,9 +142,8 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   tokens::Micros deadline_ = 0;          ///< the last deadline of this member; 0 after it was acted on
   tokens::Micros acted_on_ = 0;          ///< the last one that was acted on
   bool obeyed_ = true;                   ///< the records that were read have reached the pools
-  bool stopping_ = false;
-  std::string halt_requested_;     ///< why; empty: it was not
-  std::vector<MemberPool> pools_;  ///< the thread's copy of limiters_
+  std::string halt_requested_;           ///< why; empty: it was not
+  std::vector<MemberPool> pools_;        ///< the thread's copy of limiters_
   std::thread thread_;
 };
 

@@ -208,6 +208,32 @@ TEST(DividedDomain, a_snapshot_of_another_part_or_division_is_skipped) {
   EXPECT_TRUE(audit_token_log(*first, testing::open_parts(cluster.log)).differences.empty());
 }
 
+/// As a broker, whose first records come some milliseconds after the request.
+struct Slow final : PassedOn {
+  using PassedOn::PassedOn;
+  std::vector<Record> read(milliseconds timeout) override {
+    return --empty_reads > 0 ? std::vector<Record>{} : log->read(timeout);
+  }
+  int empty_reads = 5;
+};
+
+/// It would stay for ever: without members nobody deletes records of part 0.
+TEST(DividedDomain, a_start_writes_nothing_into_a_directory_that_nobody_needs) {
+  DividedCluster cluster;
+  cluster.divide();
+  const auto open = [parts = testing::open_parts(cluster.log)](std::uint32_t part) {
+    return std::make_unique<Slow>(parts(part));
+  };
+  const std::int64_t before = cluster.log->part(0)->end();
+  for (int i = 0; i < 3; ++i) {
+    const auto domain = join_token_domain(open, cluster.settings, cluster.quiet);
+    ASSERT_TRUE(domain->wait_until_joined(seconds(20)));
+    take_all(*domain->open("psp", 2), 2).clear();
+    EXPECT_TRUE(domain->set_limit("psp", i + 2, seconds(20)));
+  }
+  EXPECT_EQ(cluster.log->part(0)->end(), before);
+}
+
 // --- readers ---------------------------------------------------------------------------------------------------------
 
 /// As `turnstile permits` reads it.

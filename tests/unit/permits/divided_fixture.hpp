@@ -56,18 +56,14 @@ inline const PermitsView::Entry* find(const PermitsView& view, const std::string
   return nullptr;
 }
 
-/// A part that a test breaks, or keeps from being opened.
-struct Breakable final : ports::TokenLog {
-  Breakable(std::unique_ptr<ports::TokenLog> of, std::shared_ptr<std::atomic<bool>> breaks)
-      : log(std::move(of)), is_broken(std::move(breaks)) {}
+/// Passes all calls on to another log.
+struct PassedOn : ports::TokenLog {
+  explicit PassedOn(std::unique_ptr<ports::TokenLog> of) : log(std::move(of)) {}
   std::optional<Snapshot> snapshot(std::int64_t before) override { return log->snapshot(before); }
   std::int64_t begin() override { return log->begin(); }
   std::int64_t end() override { return log->end(); }
   void seek(std::int64_t position) override { log->seek(position); }
-  std::vector<Record> read(std::chrono::milliseconds timeout) override {
-    if (*is_broken) throw TokenLogBroken("part 0 is broken");
-    return log->read(timeout);
-  }
+  std::vector<Record> read(std::chrono::milliseconds timeout) override { return log->read(timeout); }
   void append(std::string bytes) override { log->append(std::move(bytes)); }
   bool failed() override { return log->failed(); }
   [[nodiscard]] std::string why_failed() const override { return log->why_failed(); }
@@ -78,7 +74,18 @@ struct Breakable final : ports::TokenLog {
   void flush(std::chrono::milliseconds timeout) override { log->flush(timeout); }
   [[nodiscard]] std::string name() const override { return log->name(); }
 
-  const std::unique_ptr<ports::TokenLog> log;
+  std::unique_ptr<ports::TokenLog> log;
+};
+
+/// A part that a test breaks.
+struct Breakable final : PassedOn {
+  Breakable(std::unique_ptr<ports::TokenLog> of, std::shared_ptr<std::atomic<bool>> breaks)
+      : PassedOn(std::move(of)), is_broken(std::move(breaks)) {}
+  std::vector<Record> read(std::chrono::milliseconds timeout) override {
+    if (*is_broken) throw TokenLogBroken("part 0 is broken");
+    return log->read(timeout);
+  }
+
   const std::shared_ptr<std::atomic<bool>> is_broken;
 };
 
