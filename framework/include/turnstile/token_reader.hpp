@@ -96,8 +96,10 @@ class TokenReader {
   /// The state after position(), and that of the other parts as they were last read. Throws TokenLogBroken if one is
   /// unknown.
   [[nodiscard]] PermitsView permits() const;
-  /// The time of a record that was read, for the last million records. 0: unknown.
-  [[nodiscard]] std::int64_t time_of(std::int64_t position, std::uint32_t part = 0) const;
+  /// The time of a record of this part that was read, for the last million records of each part. 0: unknown.
+  [[nodiscard]] std::int64_t time_of(std::int64_t position, std::uint32_t part) const;
+  /// The same of this reader's own part: see parts().
+  [[nodiscard]] std::int64_t time_of(std::int64_t position) const;
 
   /// The number of parts of the log, as far as it was read. 1: it is not divided. Records, positions and the state of
   /// this reader are those of part 0, or of the part that home_of() chose. In a divided log part 0 grants no permits.

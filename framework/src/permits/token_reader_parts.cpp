@@ -98,14 +98,17 @@ void TokenReader::fail_truncated(const Impl& part) {
 }
 
 std::int64_t TokenReader::time_of(std::int64_t position, std::uint32_t part) const {
-  if (part > impl_->others.size()) return 0;
-  const Impl& of = part == 0 ? *impl_ : *impl_->others[part - 1];
+  const bool is_own = part == impl_->state.part;  // as of a reader that home_of() made
+  if (!is_own && (part == 0 || part > impl_->others.size())) return 0;
+  const Impl& of = is_own ? *impl_ : *impl_->others[part - 1];
   const std::int64_t at = position - of.first_time;
   if (at < 0 || at >= static_cast<std::int64_t>(of.times.size())) return 0;
   return of.times[static_cast<std::size_t>(at)];
 }
 
 // --- all parts -------------------------------------------------------------------------------------------------------
+
+std::int64_t TokenReader::time_of(std::int64_t position) const { return time_of(position, impl_->state.part); }
 
 std::uint32_t TokenReader::parts() const { return impl_->state.parts; }
 

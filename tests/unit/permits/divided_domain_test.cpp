@@ -263,6 +263,23 @@ TEST(DividedDomain, a_part_that_was_truncated_without_a_snapshot_is_not_shown_as
   EXPECT_THROW((void)reader->set_limit("psp", 1, seconds(20)), TokenLogBroken);
 }
 
+/// As `turnstile log replay --at N --limiter NAME` reads it.
+TEST(DividedDomain, a_reader_of_one_part_knows_its_times) {
+  DividedCluster cluster;
+  cluster.divide();
+  const auto domain = cluster.join();
+  const auto held = take_all(*domain->open("psp", 2), 2);
+  const auto reader = cluster.reader()->home_of("psp");
+  reader->start(reader->begin());
+  while (reader->position() + 1 < reader->end()) (void)reader->next();
+  const PermitsView view = reader->permits();
+  const auto* psp = find(view, "psp");
+  ASSERT_NE(psp, nullptr);
+  EXPECT_NE(reader->time_of(psp->holders.front().held_since, psp->part), 0);
+  EXPECT_NE(reader->time_of(view.position), 0);
+  EXPECT_EQ(reader->time_of(0, 0), 0) << "it has not read part 0";
+}
+
 TEST(DividedDomain, what_was_set_before_the_division_can_be_unset_after_it) {
   DividedCluster cluster;
   { const auto domain = cluster.join(); }
