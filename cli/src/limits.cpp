@@ -161,8 +161,8 @@ std::chrono::milliseconds parse_timeout(const std::string& text) {
   return *timeout;
 }
 
-[[noreturn]] void fail_unknown(const TokenReader& reader, const PermitsView& view, const Options& options,
-                               const std::string& remedy) {
+[[noreturn]] void fail_unknown(const TokenReader& reader, const Options& options, const std::string& remedy) {
+  const PermitsView view = reader.permits();
   const auto nearest = nearest_limiter(view, options.name);
   std::string known;
   for (const auto& entry : view.limiters) known += (known.empty() ? "" : ", ") + one_line(entry.limiter, kShown);
@@ -211,12 +211,13 @@ void print_change(const std::string& name, const PermitsView::Entry* before, con
 Exit change(const Global& global, const Options& options, std::optional<std::int64_t> limit) {
   const auto timeout = parse_timeout(options.timeout);
   const auto reader = open_domain(global, options.domain);
-  const PermitsView view = read_all(*reader);
+  reader->start(reader->end());
+  const PermitsView view = reader->permits_at_home_of(options.name);
   const auto* before = find(view, options.name);
   if (before == nullptr && limit && !options.ahead) {
-    fail_unknown(*reader, view, options, ". To set it before the first member that has it starts, add --ahead");
+    fail_unknown(*reader, options, ". To set it before the first member that has it starts, add --ahead");
   }
-  if (before == nullptr && !limit) fail_unknown(*reader, view, options, "");
+  if (before == nullptr && !limit) fail_unknown(*reader, options, "");
   const bool nothing_to_do = !limit && !before->set;
   if (!nothing_to_do && !reader->set_limit(options.name, limit, timeout, operator_name())) {
     const auto& why = reader->why_not_written();
@@ -227,7 +228,7 @@ Exit change(const Global& global, const Options& options, std::optional<std::int
             one_line(options.name, kShown), reader->name(), duration(timeout),
             why.empty() ? "" : " (writing failed: " + why + ")"));
   }
-  const PermitsView now = reader->permits();
+  const PermitsView now = reader->permits_at_home_of(options.name);
   const auto* after = find(now, options.name);
   if (global.json) {
     print(Json{{"log", reader->name()},

@@ -107,6 +107,9 @@ class TokenReader {
   /// Of a divided log: a reader of the part in which this limiter lives, not started. This reader must have read that the
   /// log is divided.
   [[nodiscard]] std::unique_ptr<TokenReader> home_of(const std::string& limiter) const;
+  /// As permits(), but only of part 0 and of the part in which this limiter lives: another part that is truncated does not
+  /// matter.
+  [[nodiscard]] PermitsView permits_at_home_of(const std::string& limiter) const;
   /// Reads the other parts up to now, for permits(). start() does it too when it begins at the end. After a start at
   /// begin(), it reads them from their beginning, for time_of().
   void refresh();
@@ -131,6 +134,7 @@ class TokenReader {
  private:
   struct Impl;
   [[noreturn]] static void fail_truncated(const Impl& part);
+  void must_be_known() const;
   explicit TokenReader(std::unique_ptr<Impl> impl);
 
   std::unique_ptr<Impl> impl_;

@@ -77,16 +77,30 @@ std::string cannot_divide(const tokens::State& state, std::uint32_t parts) {
 
 }  // namespace
 
+void TokenReader::must_be_known() const {
+  if (!impl_->known || impl_->state.last > position()) fail_truncated(*impl_);
+}
+
 PermitsView TokenReader::permits() const {
-  if (impl_->known && impl_->state.last <= position()) {
-    std::vector<detail::PartView> views{detail::part_view_of(impl_->state)};
-    for (const auto& other : impl_->others) {
-      if (!other->known) fail_truncated(*other);
-      views.push_back(detail::part_view_of(other->state));
-    }
-    return detail::merged(std::move(views));
+  must_be_known();
+  std::vector<detail::PartView> views{detail::part_view_of(impl_->state)};
+  for (const auto& other : impl_->others) {
+    if (!other->known) fail_truncated(*other);
+    views.push_back(detail::part_view_of(other->state));
   }
-  fail_truncated(*impl_);
+  return detail::merged(std::move(views));
+}
+
+PermitsView TokenReader::permits_at_home_of(const std::string& limiter) const {
+  must_be_known();
+  std::vector<detail::PartView> views{detail::part_view_of(impl_->state)};
+  const std::uint32_t part = tokens::part_of(limiter, parts());
+  if (part > 0 && part <= impl_->others.size()) {
+    const Impl& home = *impl_->others[part - 1];
+    if (!home.known) fail_truncated(home);
+    views.push_back(detail::part_view_of(home.state));
+  }
+  return detail::merged(std::move(views));
 }
 
 void TokenReader::fail_truncated(const Impl& part) {
@@ -141,7 +155,7 @@ bool TokenReader::divide(std::uint32_t parts, milliseconds timeout) {
     throw Error(Code::limit_invalid, "a token log can have 2 to " + std::to_string(tokens::kMostParts) +
                                          " parts, not " + std::to_string(parts));
   impl_->read_to(impl_->end - 1);
-  (void)permits();  // throws if the state is unknown
+  must_be_known();
   const auto late = detail::deadline_after(timeout);
   const tokens::State& state = impl_->state;
   // The log accepts a new version only from members that know it.
@@ -205,7 +219,7 @@ bool TokenReader::set_limit(const std::string& limiter, std::optional<std::int64
                                          std::to_string(tokens::kMostPermits) + ", not " + std::to_string(*limit));
   }
   impl_->read_to(impl_->end - 1);
-  (void)permits();  // throws if the state is unknown
+  must_be_known();
   const auto late = detail::deadline_after(timeout);
   for (;;) {
     if (tokens::is_directory(impl_->state)) refresh();

@@ -280,6 +280,24 @@ TEST(DividedDomain, a_reader_of_one_part_knows_its_times) {
   EXPECT_EQ(reader->time_of(0, 0), 0) << "it has not read part 0";
 }
 
+TEST(DividedDomain, a_limit_can_be_set_while_another_part_is_truncated) {
+  DividedCluster cluster;
+  cluster.divide();
+  const auto domain = cluster.join();
+  const auto names = names_in_different_parts(2);
+  for (const auto& name : names) take_all(*domain->open(name, 2), 2).clear();
+  cluster.log->part(tokens::part_of(names[0], kParts))->cut(2);
+  const auto reader = cluster.reader();
+  EXPECT_TRUE(reader->set_limit(names[1], 1, seconds(20)));
+  const PermitsView view = reader->permits_at_home_of(names[1]);
+  ASSERT_NE(find(view, names[1]), nullptr);
+  EXPECT_EQ(find(view, names[1])->limit, 1);
+  EXPECT_EQ(find(view, names[0]), nullptr);
+  EXPECT_THROW((void)reader->permits(), TokenLogBroken);
+  EXPECT_THROW((void)reader->permits_at_home_of(names[0]), TokenLogBroken);
+  EXPECT_THROW((void)reader->set_limit(names[0], 1, seconds(20)), TokenLogBroken);
+}
+
 TEST(DividedDomain, what_was_set_before_the_division_can_be_unset_after_it) {
   DividedCluster cluster;
   { const auto domain = cluster.join(); }
