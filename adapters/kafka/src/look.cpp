@@ -227,18 +227,24 @@ bool has_limit(const Config& config) {
 
 void look_at_members(const TokenReader& reader, const PermitsView& view, Findings& findings) {
   const auto now_ms = std::chrono::duration_cast<milliseconds>(std::chrono::system_clock::now().time_since_epoch());
-  std::map<std::uint64_t, bool> is_silent;
-  std::string silent;
+  // In a divided log a process has a number of its own in each part. It counts once.
+  std::map<std::string, std::pair<std::string, milliseconds>> silence;  // name, and for how long in any of its parts
   for (const auto& entry : view.limiters) {
     for (const auto& who : entry.holders) {
+      const std::string name = process_name(who.client, who.host, who.pid);
+      auto& known = silence[reader.parts() > 1 ? name : std::to_string(who.member)];
+      known.first = name;
       const auto heard_ms = reader.time_of(who.heard_at, entry.part);
       const bool over = heard_ms != 0 && milliseconds(heard_ms) + who.lease < now_ms;
-      if (!is_silent.emplace(who.member, over).second || !over) continue;
-      silent += fmt::format("{}{} for {}", silent.empty() ? "" : ", ", process_name(who.client, who.host, who.pid),
-                            text::age(now_ms - milliseconds(heard_ms)));
+      if (over) known.second = std::max(known.second, now_ms - milliseconds(heard_ms));
     }
   }
-  const auto members = count(static_cast<std::int64_t>(is_silent.size()), "member");
+  std::string silent;
+  for (const auto& [key, of] : silence) {
+    const auto& [name, time] = of;
+    if (time > milliseconds{0}) silent += fmt::format("{}{} for {}", silent.empty() ? "" : ", ", name, text::age(time));
+  }
+  const auto members = count(static_cast<std::int64_t>(silence.size()), "member");
   if (silent.empty()) {
     findings.ok("token log", fmt::format("{}, {}", reader.name(), members));
   } else {
