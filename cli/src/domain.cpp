@@ -109,6 +109,30 @@ DomainTopic topic_of(const Config& config, const DomainOptions& options) {
 
 }  // namespace
 
+namespace {
+
+/// The name may be misspelt: each name has a part.
+void warn_of_unknown(const TokenReader& directory, TokenReader& home, const std::string& limiter) {
+  const auto moving = directory.still_moving();
+  if (std::find(moving.begin(), moving.end(), limiter) != moving.end()) return;
+  home.start(home.end());
+  PermitsView view;
+  try {
+    view = home.permits();
+  } catch (const TokenLogBroken&) {
+    return;  // the verb reports it
+  }
+  const bool is_known = std::any_of(view.limiters.begin(), view.limiters.end(),
+                                    [&](const auto& entry) { return entry.limiter == limiter; });
+  if (is_known) return;
+  tell(fmt::format(
+      "turnstile: no limiter \"{}\" is in {} now. A limiter of this name would live in the part that is shown. "
+      "turnstile limits list shows the names\n",
+      one_line(limiter, kShown), directory.name()));
+}
+
+}  // namespace
+
 DomainTopic topic_of(const Global& global, const DomainOptions& options) {
   return topic_of(load_settings(global), options);
 }
@@ -126,7 +150,11 @@ std::unique_ptr<TokenReader> open_domain(const Global& global, const DomainOptio
   if (!options.limiter) return reader;
   reader->start(reader->begin());
   read_part_to(*reader, reader->end() - 1);
-  if (reader->parts() > 1) return reader->home_of(*options.limiter);
+  if (reader->parts() > 1) {
+    auto home = reader->home_of(*options.limiter);
+    warn_of_unknown(*reader, *home, *options.limiter);
+    return home;
+  }
   DomainOptions undivided = options;
   undivided.limiter.reset();
   return open_domain(global, undivided);
