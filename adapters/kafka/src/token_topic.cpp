@@ -60,9 +60,11 @@ class Topics {
     throw BrokerError(
         Code::token_log_misconfigured,
         kept == 1
-            ? fmt::format("topic {} has {}, but its topic for snapshots, {}, has {}. If partitions were added by hand, "
-                          "run: turnstile limits divide {}; otherwise name another topic",
-                          log, count(parts), snapshots, count(kept), parts)
+            ? fmt::format(
+                  "topic {} has {}, but its topic for snapshots, {}, has {}. If the log was divided, repeat "
+                  "turnstile limits divide, with the number of parts that it was divided into. If partitions were "
+                  "added by hand, run: turnstile limits divide {}. Otherwise name another topic",
+                  log, count(parts), snapshots, count(kept), parts)
             : fmt::format(
                   "topic {} has {}, so it is not a token log: its topic for snapshots, {}, does not exist. Name "
                   "another topic; if the one for snapshots was deleted, run: {}",
