@@ -123,7 +123,8 @@ class TokenDomain : public ports::Limiters {
   /// Waits up to `timeout` until this process is a member.
   virtual bool wait_until_joined(std::chrono::milliseconds timeout) = 0;
   /// Why nothing starts any more permanently, and what to do: the log is damaged, or this member cannot follow it.
-  /// Empty if there is no such problem, even while the log is unavailable.
+  /// Empty if there is no such problem, even while the log is unavailable, or if only one part of a divided log has
+  /// rejected this process: health() reports it.
   [[nodiscard]] virtual std::string halted() const = 0;
   /// Whether the log can be read, and this process is a member.
   [[nodiscard]] LimitersHealth health() const override = 0;

@@ -79,8 +79,10 @@ struct LimitersHealth {
   /// The states.
   enum class State : std::uint8_t {
     working,
-    cut_off,  ///< nothing starts until the log or database answers again; it recovers by itself
-    halted,   ///< nothing starts in this process any more, permanently
+    /// Nothing starts until the log or database answers again; it recovers by itself. Of a divided token log: the same
+    /// under the limits of one part, or that part has rejected this process until it is restarted.
+    cut_off,
+    halted,  ///< nothing starts in this process any more, permanently
   };
   State state = State::working;  ///< the state
   std::string why{};             ///< empty while working; halted: also what to do
