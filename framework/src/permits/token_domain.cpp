@@ -18,6 +18,8 @@ using tokens::Micros;
 
 /// The longest time between two rounds of the thread.
 constexpr milliseconds kLongestWait{50};
+/// How often it looks whether the last record that it had read has come again.
+constexpr Micros kLook = 50'000;
 /// After a longer pause between rounds, the process may have been suspended, and its permits may have been reassigned.
 constexpr Micros kFresh = 1'000'000;
 /// After a failed write, the first retry is immediate. Then the delay doubles from the first value to the second.
@@ -100,12 +102,12 @@ void DomainMember::round() {
       const std::lock_guard lock(mutex_);
       behind_ = trimmed.what();
     } else {
-      halt(trimmed.code(), trimmed.what());
+      halt(trimmed.what(), trimmed.code());
     }
   } catch (const TokenLogBroken& broken) {
-    halt(broken.code(), broken.what() + settings_at_stake());
+    halt(broken.what() + settings_at_stake(), broken.code());
   } catch (const std::exception& error) {
-    halt(code_of(error, Code::member_halted), error.what());
+    halt(error.what(), code_of(error, Code::member_halted));
   }
   if (on_halted_ && member_.phase() == tokens::Member::Phase::halted) std::exchange(on_halted_, {})();
 }
@@ -113,7 +115,7 @@ void DomainMember::round() {
 Micros DomainMember::due() const {
   const std::lock_guard lock(mutex_);
   const Micros tick = std::max(member_.next_tick(), write_again_at_);
-  Micros due = behind_.empty() ? tick : begin_anew_at_;
+  Micros due = !behind_.empty() ? begin_anew_at_ : same_log_.is_silent(now()) ? last_step_ + kLook : tick;
   for (const Micros deadline : {deadline_, reserve_deadline_}) {
     if (deadline != 0) due = std::min(due, deadline);
   }
@@ -124,18 +126,21 @@ void DomainMember::step() {
   const Micros left = std::max<Micros>(due() - now(), 0);
   const auto wait = std::min(kLongestWait, std::chrono::ceil<milliseconds>(std::chrono::microseconds(left)));
   if (!behind_.empty() && now() >= begin_anew_at_) begin_anew(now());
-  const auto records = behind_.empty() ? log_->read(wait) : std::vector<ports::TokenLog::Record>{};
+  if (behind_.empty() && same_log_.is_doubtful()) log_->seek(same_log_.look_again(state_.last));
+  auto records = behind_.empty() ? log_->read(wait) : std::vector<ports::TokenLog::Record>{};
   const bool failed = log_->failed();  // without the lock: it may open a new producer
   wake_up_->heard();
   std::vector<tokens::Order> orders;
   {
     const std::lock_guard lock(mutex_);
     const Micros at = now();
-    obeyed_ = obeyed_ && records.empty();
     look_at_the_clock(at);
+    if (same_log_.is_doubtful()) records.clear();  // they are read again
+    obeyed_ = obeyed_ && records.empty();
     for (const auto& record : records) take(record, at);
+    if (!records.empty()) same_log_.applied(std::move(records.back()));
     if (failed) writing_failed(at);
-    if (at >= write_again_at_ && behind_.empty()) {
+    if (may_write(at)) {
       changes_.send(*log_, state_, at);
       say_opened(at);
     }
@@ -174,6 +179,7 @@ void DomainMember::look_at_the_clock(Micros now) {
                   "this process did not look at the token log for " + std::to_string((now - last_step_) / 1'000) +
                       " ms (it was paused, or a call hung): nothing starts until it has read the log up to now");
     member_.distrust(now);
+    same_log_.doubt(now + kFresh);  // what it would write of other members is out of date
   }
   last_step_ = now;
 }
@@ -190,6 +196,7 @@ void DomainMember::writing_failed(Micros now) {
 }
 
 void DomainMember::take(const ports::TokenLog::Record& record, Micros now) {
+  same_log_.read(record, *log_);
   if (record.position <= state_.last) return;
   if (record.position != state_.last + 1) {
     throw TokenLogTrimmed("positions " + std::to_string(state_.last + 1) + " to " +
@@ -206,6 +213,10 @@ void DomainMember::take(const ports::TokenLog::Record& record, Micros now) {
   changes_.read(event, effects, state_, now);
 }
 
+bool DomainMember::may_write(Micros now) const {
+  return now >= write_again_at_ && behind_.empty() && !same_log_.is_silent(now);
+}
+
 /// Passes the state of the pools to the member, and returns its orders and writes its events.
 std::vector<tokens::Order> DomainMember::pump(Micros now) {
   if (std::exchange(limiters_changed_, false)) {
@@ -216,7 +227,7 @@ std::vector<tokens::Order> DomainMember::pump(Micros now) {
     member_.given_back(name, pool->surrendered());
     member_.demand(name, pool->demand());
   }
-  if (now >= write_again_at_ && behind_.empty()) {
+  if (may_write(now)) {
     member_.tick(state_, now);
     for (const auto& event : member_.take_events()) log_->append(tokens::encode(event));
   }
@@ -280,6 +291,7 @@ void DomainMember::report(Micros now, bool state_changed) {
   reports_.expired(member_.expired());
   const bool open = member_.phase() == tokens::Member::Phase::joined && member_.heard_until() > now;
   if (reports_.is_news(open)) {
+    if (!open) same_log_.doubt();
     Count reserved = 0;
     for (const auto& [name, named] : limiters_) reserved += reserve_of(name);
     std::uint64_t taken = 0;
@@ -290,12 +302,8 @@ void DomainMember::report(Micros now, bool state_changed) {
   for (auto& [name, named] : limiters_) reports_.limiter(name, named.limit, named.reported, state_, member_);
 }
 
-void DomainMember::halt(Code code, const std::string& why) {
-  run_log_.error(code, why);
-  halt(why);
-}
-
-void DomainMember::halt(const std::string& why) {
+void DomainMember::halt(const std::string& why, std::optional<Code> logged_as) {
+  if (logged_as) run_log_.error(*logged_as, why);
   std::vector<tokens::Order> orders;
   {
     const std::lock_guard lock(mutex_);

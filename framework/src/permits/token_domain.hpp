@@ -18,6 +18,7 @@
 #include "permits/named_limiter.hpp"
 #include "permits/part_openings.hpp"
 #include "permits/permits_view.hpp"
+#include "permits/same_log.hpp"
 #include "support/run_log.hpp"
 #include "tokens/member.hpp"
 #include "turnstile/tokens.hpp"
@@ -83,8 +84,7 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   void round();
   /// The time of the next round, if no record arrives before.
   [[nodiscard]] tokens::Micros due() const;
-  /// Ends as the thread does.
-  void depart();
+  void depart();  ///< ends as the thread does
   [[nodiscard]] const tokens::State& state() const { return state_; }
   [[nodiscard]] const tokens::Member& member() const { return member_; }
 
@@ -108,8 +108,8 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
                                                const TopicPartition& at) const;
   void refuse_one_too_many(const std::string& name) const;
   [[nodiscard]] tokens::Micros now() const { return environment_.clock(); }
-  void halt(Code code, const std::string& why);
-  void halt(const std::string& why);
+  [[nodiscard]] bool may_write(tokens::Micros now) const;
+  void halt(const std::string& why, std::optional<Code> logged_as = {});
   bool halt_if_requested();
   /// The commands that an operator must repeat for a new topic. Empty: none.
   [[nodiscard]] std::string settings_at_stake() const;
@@ -120,6 +120,7 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   std::unique_ptr<ports::TokenLog> log_;  ///< used by the thread only, except wake()
   const std::shared_ptr<WakeUp<DomainMember>> wake_up_ = std::make_shared<WakeUp<DomainMember>>();
   DomainSnapshots snapshots_;
+  SameLog same_log_;  ///< used by the thread only
 
   mutable std::mutex mutex_;  ///< protects the following members
   std::condition_variable changed_;
@@ -136,14 +137,13 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   tokens::Position first_end_ = 0;                   ///< of the log, at the start
   std::function<void()> on_moved_, on_halted_;
   tokens::Micros open_at_ = 0, last_step_ = 0, write_again_at_ = 0, write_delay_ = 0, begin_anew_at_ = 0;
-  std::uint64_t epochs_ = 0;             ///< how often writing failed, and a new epoch began
-  std::string behind_;                   ///< why it must begin anew from a snapshot; empty: no need
-  tokens::Micros reserve_deadline_ = 0;  ///< as deadline_
-  tokens::Micros deadline_ = 0;          ///< the last deadline of this member; 0 after it was acted on
-  tokens::Micros acted_on_ = 0;          ///< the last one that was acted on
-  bool obeyed_ = true;                   ///< the records that were read have reached the pools
-  std::string halt_requested_;           ///< why; empty: it was not
-  std::vector<MemberPool> pools_;        ///< the thread's copy of limiters_
+  std::uint64_t epochs_ = 0;                            ///< how often writing failed, and a new epoch began
+  std::string behind_;                                  ///< why it must begin anew from a snapshot; empty: no need
+  tokens::Micros deadline_ = 0, reserve_deadline_ = 0;  ///< the last ones of this member; 0 after they were acted on
+  tokens::Micros acted_on_ = 0;                         ///< the last deadline_ that was acted on
+  bool obeyed_ = true;                                  ///< the records that were read have reached the pools
+  std::string halt_requested_;                          ///< why; empty: it was not
+  std::vector<MemberPool> pools_;                       ///< the thread's copy of limiters_
   std::thread thread_;
 };
 

@@ -38,7 +38,7 @@ void DomainMember::begin_anew(tokens::Micros at) {
     first.part = state_.part;
     first.division = state_.division;
     newer = snapshots_.newest(first);
-    if (newer.last <= state_.last) throw TokenLogBroken(behind_ + ", and there is no newer snapshot");
+    if (newer.last < state_.last) throw TokenLogBroken(behind_ + ", and there is no newer snapshot");
     // In part 0 this is the only sign of another log. The members of the other parts are of the division before.
     if (!tokens::can_become(state_, newer)) throw TokenLogBroken(is_of_another_division(log_->name()));
     log_->seek(newer.last + 1);
@@ -51,6 +51,11 @@ void DomainMember::begin_anew(tokens::Micros at) {
   std::vector<tokens::Order> orders;
   {
     const std::lock_guard lock(mutex_);
+    same_log_ = {};
+    if (newer == state_) {  // it has missed nothing
+      behind_.clear();
+      return;
+    }
     reports_.begins_anew(newer.last, std::exchange(behind_, {}));
     state_ = std::move(newer);
     member_.begin_anew();

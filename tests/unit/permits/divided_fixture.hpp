@@ -11,6 +11,7 @@
 #include "tokens/apply.hpp"
 #include "tokens/parts.hpp"
 #include "tokens/wire.hpp"
+#include "turnstile/lease_clock.hpp"
 #include "turnstile/token_reader.hpp"
 
 namespace turnstile::test {
@@ -101,7 +102,9 @@ inline TokenLogParts breakable(const DividedCluster& cluster, const std::shared_
 struct DomainByHand {
   DomainByHand(TokenLogParts parts, const DividedCluster& cluster)
       : domain(std::make_shared<detail::DividedDomain>(
-            std::move(parts), cluster.settings, cluster.quiet, detail::DomainEnvironment::of_this_process(),
+            std::move(parts), cluster.settings, cluster.quiet,
+            detail::DomainEnvironment{.clock = [this] { return LeaseClock::now_us() + suspended; },
+                                      .next_id = detail::random_id},
             detail::DividedDomain::Hands{.start =
                                              [this](detail::DomainMember& member, std::uint32_t part) {
                                                member.attach();
@@ -131,6 +134,7 @@ struct DomainByHand {
     return taken;
   }
 
+  tokens::Micros suspended = 0;  ///< for how long it was, in total
   std::map<std::uint32_t, detail::DomainMember*> members;
   std::shared_ptr<detail::DividedDomain> domain;
 };
