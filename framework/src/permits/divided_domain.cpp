@@ -164,10 +164,6 @@ void DividedDomain::must_not_be_halted() const {
   if (const std::string why = halted(); !why.empty()) throw Error(Code::member_halted, why);
 }
 
-void DividedDomain::must_not_be_rejected(const DomainMember& member) {
-  if (const std::string why = member.halted(); !why.empty()) throw Error(Code::member_halted, why);
-}
-
 // --- the mover -------------------------------------------------------------------------------------------------------
 
 /// Under routes_. The limiters of this process that have left part 0 and live in this part.
@@ -204,9 +200,9 @@ bool DividedDomain::move_limiters() {
   const std::lock_guard lock(mutex_);
   for (const Part home : homes) {
     const auto opening = openings_.find(home);
-    if (opening == openings_.end() || opening->second.failure.empty() || std::exchange(opening->second.is_told, true))
-      continue;
-    run_log_.warn(opening->second.code, text_of_unopened(home, opening->second.failure));
+    if (opening == openings_.end()) continue;
+    auto& [opens, code, failure, is_told] = opening->second;
+    if (!failure.empty() && !std::exchange(is_told, true)) run_log_.warn(code, text_of_unopened(home, failure));
   }
   return all;
 }
@@ -253,7 +249,6 @@ std::shared_ptr<ports::Limiter> DividedDomain::open(const std::string& name, std
   const std::lock_guard routes(routes_);
   must_not_be_halted();
   adopt(home, *member);
-  must_not_be_rejected(*member);
   auto limiter = member->open(name, limit, outlives_fence, look);
   if (member->is_closed()) look_soon();
   return limiter;
@@ -273,7 +268,7 @@ bool DividedDomain::set_limit(const std::string& limiter, std::optional<std::int
   const auto member = member_of(tokens::part_of(limiter, first_->parts()), until);
   if (!member) return false;
   must_not_be_halted();
-  must_not_be_rejected(*member);
+  if (const std::string why = member->halted(); !why.empty()) throw Error(Code::member_halted, why);
   if (member->is_closed()) look_soon();
   const auto left = std::chrono::ceil<milliseconds>(until - std::chrono::steady_clock::now());
   return member->set_limit(limiter, limit, std::max(left, milliseconds{0})).value_or(false);

@@ -78,7 +78,6 @@ class DividedDomain final : public TokenDomain, public std::enable_shared_from_t
   void look_soon();
   bool halt_all() const;
   void must_not_be_halted() const;
-  static void must_not_be_rejected(const DomainMember& member);
   PeriodicThread::Time step();
 
   const TokenLogParts open_log_;

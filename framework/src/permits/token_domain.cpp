@@ -302,8 +302,8 @@ void DomainMember::report(Micros now, bool state_changed) {
   for (auto& [name, named] : limiters_) reports_.limiter(name, named.limit, named.reported, state_, member_);
 }
 
-void DomainMember::halt(const std::string& why, std::optional<Code> logged_as) {
-  if (logged_as) run_log_.error(*logged_as, why);
+void DomainMember::halt(const std::string& why, std::optional<Code> code) {
+  if (code) run_log_.error(code.value(), why);
   std::vector<tokens::Order> orders;
   {
     const std::lock_guard lock(mutex_);

@@ -109,7 +109,7 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   void refuse_one_too_many(const std::string& name) const;
   [[nodiscard]] tokens::Micros now() const { return environment_.clock(); }
   [[nodiscard]] bool may_write(tokens::Micros now) const;
-  void halt(const std::string& why, std::optional<Code> logged_as = {});
+  void halt(const std::string& why, std::optional<Code> code = {});  ///< without a code it logs nothing
   bool halt_if_requested();
   /// The commands that an operator must repeat for a new topic. Empty: none.
   [[nodiscard]] std::string settings_at_stake() const;

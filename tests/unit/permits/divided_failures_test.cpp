@@ -63,8 +63,8 @@ TEST(DividedDomain, a_part_that_is_full_halts_no_other_part) {
   EXPECT_EQ(domain->health().state, LimitersHealth::State::cut_off);
   EXPECT_EQ(domain->halted(), "");
   EXPECT_EQ(take_all(*second, 2).size(), 2U);
-  EXPECT_THROW((void)domain->open(names[0], 2), Error);
   EXPECT_FALSE(first->try_acquire());
+  EXPECT_THROW((void)domain->set_limit(names[0], 1, seconds(20)), Error);
 }
 
 /// The pool belongs to another member then. The rounds are made by hand, so that part 0 breaks in the very next one.
