@@ -110,7 +110,7 @@ std::shared_future<DividedDomain::Member> DividedDomain::opening_of(Part part) {
   try {
     std::thread([task] { (*task)(); }).detach();
   } catch (const std::system_error&) {
-    (*task)();  // no thread is to be had
+    (*task)();  // the system has no thread left
   }
   return member;
 }
