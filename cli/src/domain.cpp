@@ -107,10 +107,6 @@ DomainTopic topic_of(const Config& config, const DomainOptions& options) {
                                                  : config.limits.topic};
 }
 
-}  // namespace
-
-namespace {
-
 /// The name may be misspelt: each name has a part.
 void warn_of_unknown(const TokenReader& directory, TokenReader& home, const std::string& limiter) {
   const auto moving = directory.still_moving();

@@ -122,6 +122,26 @@ TEST_F(LimitsDivide, divides_a_log_in_use) {
   EXPECT_THAT(cli_.run("log", "replay", "--at", "1s ago").err, HasSubstr("--limiter NAME"));
 }
 
+/// A process is a member of each part whose limiters it uses.
+TEST_F(LimitsDivide, doctor_counts_a_process_once_and_unknown_limiters_are_named) {
+  const auto one = join("one");
+  EXPECT_EQ(cli_.run("limits", "divide", "4").code, 0);
+  std::vector<std::shared_ptr<ports::Limiter>> limiters;
+  for (const std::string name : {"psp", "mail", "sms", "bank"}) {
+    limiters.push_back(one->open(name, 2));
+    take(*limiters.back(), 1).clear();
+  }
+  EXPECT_TRUE(eventually([&] {
+    const std::string out = cli_.run("doctor").out;
+    return out.find(", 1 member\n") != std::string::npos;
+  })) << cli_.run("doctor").out;
+  const auto unknown = cli_.run("log", "tail", "--limiter", "nosuch");
+  EXPECT_EQ(unknown.code, 0);
+  EXPECT_THAT(unknown.err,
+              AllOf(HasSubstr("no limiter \"nosuch\" is in topic " + topic_), HasSubstr("turnstile limits list")));
+  EXPECT_THAT(cli_.run("log", "tail", "--limiter", "psp").err, Not(HasSubstr("no limiter")));
+}
+
 TEST_F(LimitsDivide, refuses_while_members_cannot_follow) {
   const auto domain = join("billing", 1);
   const auto psp = domain->open("psp", 3);
