@@ -3,6 +3,7 @@
 // than what the reader had read, and then nothing else tells the two apart. So the reader reads the last record again,
 // and compares it. It costs nothing while records arrive.
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -25,17 +26,18 @@ class SameLog {
   /// The reader was suspended or cut off. Until `silent_until` it writes nothing, unless the last record comes again before.
   void doubt(tokens::Micros silent_until = 0) {
     stage_ = Stage::doubtful;
-    silent_until_ = silent_until;
+    silent_until_ = std::max(silent_until_, silent_until);
   }
   [[nodiscard]] bool is_silent(tokens::Micros now) const { return stage_ != Stage::sure && now < silent_until_; }
   [[nodiscard]] bool is_doubtful() const { return stage_ == Stage::doubtful; }
   /// `last`: the last position that was applied. Returns where reading must continue. Throws TokenLogTrimmed if no record
   /// is known, because the state came from a snapshot.
-  std::int64_t look_again(std::int64_t last) {
+  std::int64_t look_again(std::int64_t last, const ports::TokenLog& log) {
     stage_ = last_.position < 0 ? Stage::sure : Stage::looking;
     if (stage_ == Stage::looking) return last_.position;
     if (last >= 0 && !has_gaps_)
-      throw TokenLogTrimmed("this process was suspended or cut off, and had read nothing since its snapshot");
+      throw TokenLogTrimmed("this process was suspended or cut off, and had read nothing of " + log.name() +
+                            " since its snapshot");
     return last + 1;
   }
   /// Call it for each record, before it is applied. Throws TokenLogBroken if the log is another one, and TokenLogTrimmed

@@ -126,7 +126,7 @@ void DomainMember::step() {
   const Micros left = std::max<Micros>(due() - now(), 0);
   const auto wait = std::min(kLongestWait, std::chrono::ceil<milliseconds>(std::chrono::microseconds(left)));
   if (!behind_.empty() && now() >= begin_anew_at_) begin_anew(now());
-  if (behind_.empty() && same_log_.is_doubtful()) log_->seek(same_log_.look_again(state_.last));
+  if (behind_.empty() && same_log_.is_doubtful()) log_->seek(same_log_.look_again(state_.last, *log_));
   auto records = behind_.empty() ? log_->read(wait) : std::vector<ports::TokenLog::Record>{};
   const bool failed = log_->failed();  // without the lock: it may open a new producer
   wake_up_->heard();

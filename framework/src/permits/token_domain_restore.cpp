@@ -38,7 +38,9 @@ void DomainMember::begin_anew(tokens::Micros at) {
     first.part = state_.part;
     first.division = state_.division;
     newer = snapshots_.newest(first);
-    if (newer.last < state_.last) throw TokenLogBroken(behind_ + ", and there is no newer snapshot");
+    if (newer.last < state_.last)
+      throw TokenLogBroken(
+          behind_ + ", and there is no newer snapshot. No handler under a limit starts in this process. Restart it");
     // In part 0 this is the only sign of another log. The members of the other parts are of the division before.
     if (!tokens::can_become(state_, newer)) throw TokenLogBroken(is_of_another_division(log_->name()));
     log_->seek(newer.last + 1);
@@ -52,8 +54,10 @@ void DomainMember::begin_anew(tokens::Micros at) {
   {
     const std::lock_guard lock(mutex_);
     same_log_ = {};
+    last_step_ = now();     // to read a snapshot takes a while, and that is no suspension
     if (newer == state_) {  // it has missed nothing
       behind_.clear();
+      member_.distrust(last_step_);
       return;
     }
     reports_.begins_anew(newer.last, std::exchange(behind_, {}));

@@ -131,6 +131,67 @@ TEST(SameLog, a_state_that_came_from_a_snapshot_is_read_again) {
   EXPECT_NE(process.domain->halted().find("another division"), std::string::npos) << process.domain->halted();
 }
 
+/// A log of which each snapshot takes a while to read.
+struct SlowSnapshots final : PassedOn {
+  using PassedOn::PassedOn;
+  std::optional<Snapshot> snapshot(std::int64_t before) override {
+    while_reading();
+    return log->snapshot(before);
+  }
+
+  std::function<void()> while_reading = [] {};
+};
+
+TEST(SameLog, a_slow_snapshot_is_no_suspension) {
+  DividedCluster cluster;
+  cluster.settings.lease = seconds(20);
+  SlowSnapshots* opened = nullptr;
+  DomainByHand process(
+      [&](std::uint32_t part) {
+        auto log = std::make_unique<SlowSnapshots>(testing::open_parts(cluster.log)(part));
+        opened = log.get();
+        return log;
+      },
+      cluster);
+  const auto psp = process.domain->open("psp", 2);
+  process.take(*psp, 1).clear();
+  const auto topic = cluster.log->part(0);
+  tokens::State state = newest_state(*cluster.log, 0);
+  topic->append("read by others only");
+  ++state.last;
+  topic->save(tokens::save(state));
+  topic->cut(topic->end());
+  topic->append("the first that is left");
+  process.suspended += 2'000'000;
+  int read = 0;
+  opened->while_reading = [&] {
+    process.suspended += 2'000'000;
+    ++read;
+  };
+  for (int i = 0; i < 20; ++i) process.round();
+  EXPECT_EQ(process.domain->halted(), "");
+  EXPECT_EQ(read, 1);
+  const auto& member = *process.members[0];
+  EXPECT_TRUE(member.state().members.contains(member.member().id())) << "it goes on as a new member";
+}
+
+/// A member that was granting is told twice that it knows nothing: by the clock, and when its pools close.
+TEST(SameLog, a_process_that_was_suspended_writes_nothing_before_its_last_record) {
+  Suspended suspended;
+  const Permit held = suspended.begin();
+  const auto topic = suspended.cluster.log->part(0);
+  const auto end = topic->end();
+  DividedCluster empty;
+  suspended.replace(0, empty);  // as a broker that does not answer
+  suspended.process.suspended += 2'000'000;
+  for (int i = 0; i < 9; ++i) {
+    suspended.process.round();
+    suspended.process.suspended += 100'000;
+  }
+  EXPECT_EQ(empty.log->part(0)->end(), 0);
+  EXPECT_EQ(topic->end(), end);
+}
+
 TEST(SameLog, a_part_of_another_division_halts_all) {
   Suspended suspended;
   const std::uint32_t home = tokens::part_of("psp", kParts);
