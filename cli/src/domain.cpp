@@ -16,6 +16,8 @@ namespace turnstile::cli {
 namespace {
 
 constexpr std::size_t kShown = 60;
+/// Of a long list of limiters.
+constexpr std::size_t kNamed = 5;
 
 [[noreturn]] void fail_missing(const Config& config, const DomainOptions& options, const std::string& topic,
                                const std::string& brokers) {
@@ -133,10 +135,6 @@ DomainTopic topic_of(const Global& global, const DomainOptions& options) {
   return topic_of(load_settings(global), options);
 }
 
-void read_part_to(TokenReader& reader, std::int64_t position) {
-  while (reader.position() < position) (void)reader.next();
-}
-
 std::unique_ptr<TokenReader> open_domain(const Global& global, const DomainOptions& options) {
   const Config config = load_settings(global);
   const auto [kafka, topic] = topic_of(config, options);
@@ -145,7 +143,7 @@ std::unique_ptr<TokenReader> open_domain(const Global& global, const DomainOptio
   auto reader = std::make_unique<TokenReader>(std::move(log), kafka::parts_of_token_log(kafka, topic));
   if (!options.limiter) return reader;
   reader->start(reader->begin());
-  read_part_to(*reader, reader->end() - 1);
+  reader->read_to(reader->end() - 1);
   if (reader->parts() > 1) {
     auto home = reader->home_of(*options.limiter);
     warn_of_unknown(*reader, *home, *options.limiter);
@@ -193,6 +191,30 @@ std::string when_or_unknown(std::int64_t time_ms) {
   return time ? when(*time) : "unknown";
 }
 
+std::string where_read(const TokenReader& reader, const PermitsView& view) {
+  if (reader.parts() == 1) return fmt::format("{}, after position {}", reader.name(), view.position);
+  return fmt::format("{}, divided into {} parts", reader.name(), number(reader.parts()));
+}
+
+std::string some_of(const std::vector<std::string>& limiters) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(limiters.size(), kNamed); ++i)
+    text += (text.empty() ? "" : ", ") + one_line(limiters[i], kShown);
+  return limiters.size() > kNamed ? fmt::format("{} and {} more", text, limiters.size() - kNamed) : text;
+}
+
+void print_moving(const PermitsView& view) {
+  std::vector<std::string> moving;
+  for (const auto& entry : view.limiters) {
+    if (entry.moving) moving.push_back(entry.limiter);
+  }
+  if (moving.empty()) return;
+  fmt::print(
+      "the log was divided, and no handler starts under {} until the handlers that ran before, under limiters of the same "
+      "part, have ended\n",
+      some_of(moving));
+}
+
 void print_permits(const TokenReader& reader, const PermitsView& view, std::int64_t now_ms, bool idle) {
   std::vector<std::vector<std::string>> rows{
       {"LIMITER", "LIMIT", "HOLDER", "HELD", "BUSY", "WANTS", "SINCE", "LEASE ENDS", ""}};
@@ -226,6 +248,7 @@ void print_permits(const TokenReader& reader, const PermitsView& view, std::int6
         "draining: others have its partitions, and it has not reported since. Its permits count until it reports, its lease "
         "ends, or, unless strict, the database has fenced it\n");
   }
+  print_moving(view);
 }
 
 Json permits_as_json(const TokenReader& reader, const PermitsView& view) {

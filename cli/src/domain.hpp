@@ -34,8 +34,12 @@ struct DomainTopic {
 };
 DomainTopic topic_of(const Global& global, const DomainOptions& options);
 
-/// Reads up to this position of a reader's own part. TokenReader::read_to() opens all parts of a divided log, too.
-void read_part_to(TokenReader& reader, std::int64_t position);
+/// "topic 'x' at host:9092, after position 17". Each part of a divided log has positions of its own.
+std::string where_read(const TokenReader& reader, const PermitsView& view);
+/// The names of some limiters, and how many there are more.
+std::string some_of(const std::vector<std::string>& limiters);
+/// Prints a line about limiters that wait for the end of a division, if there are any.
+void print_moving(const PermitsView& view);
 
 /// Opens the log and calls `look`. It repeats that once if records are deleted while it reads, as members do after they
 /// have agreed on a snapshot.

@@ -18,22 +18,16 @@ const char* source_of(const PermitsView::Entry& entry) {
 bool is_over(const PermitsView::Entry& entry) { return entry.held() > entry.limit; }
 
 std::int64_t free(const PermitsView::Entry& entry) {
-  return std::max<std::int64_t>(entry.limit - entry.set_aside - entry.held(), 0);
+  return entry.moving ? 0 : std::max<std::int64_t>(entry.limit - entry.set_aside - entry.held(), 0);
 }
 
 Json to_json(const PermitsView::Entry& entry) {
-  Json json{{"limiter", entry.limiter},
-            {"limit", entry.limit},
-            {"source", source_of(entry)},
-            {"paused", entry.set == 0},
-            {"set", entry.set ? Json(*entry.set) : Json(nullptr)},
-            {"set_aside", entry.set_aside},
-            {"held", entry.held()},
-            {"free", free(entry)},
-            {"over", is_over(entry)},
-            {"busy", entry.busy()},
-            {"waiting", entry.waiting()},
-            {"configured", Json::array()}};
+  Json json{
+      {"limiter", entry.limiter},     {"limit", entry.limit},   {"source", source_of(entry)},
+      {"paused", entry.set == 0},     {"moving", entry.moving}, {"set", entry.set ? Json(*entry.set) : Json(nullptr)},
+      {"set_aside", entry.set_aside}, {"held", entry.held()},   {"free", free(entry)},
+      {"over", is_over(entry)},       {"busy", entry.busy()},   {"waiting", entry.waiting()},
+      {"configured", Json::array()}};
   for (const auto& who : entry.holders) {
     if (who.configured == 0) continue;
     Json member = cli::to_json(TokenMember{.id = who.member, .client = who.client, .host = who.host, .pid = who.pid});

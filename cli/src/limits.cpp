@@ -91,7 +91,8 @@ void print_list(const TokenReader& reader, const PermitsView& view) {
       }
     }
   }
-  fmt::print("\n{}, after position {}\n{}\n", reader.name(), view.position, kRule);
+  print_moving(view);
+  fmt::print("\n{}\n{}\n", where_read(reader, view), kRule);
 }
 
 Exit list(const Global& global, const Options& options) {

@@ -20,11 +20,9 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr std::uint32_t kMostParts = 1'024;
+constexpr std::uint32_t kMostParts = 64;
 constexpr milliseconds kLook{200};
 constexpr std::size_t kShown = 60;
-/// Of a long list of limiters.
-constexpr std::size_t kNamed = 5;
 
 struct Options {
   DomainOptions domain;
@@ -39,13 +37,6 @@ std::uint32_t parse_parts(const std::string& text) {
     throw UsageError(fmt::format("limits divide: a token log can have 2 to {} parts, not {}", number(kMostParts),
                                  one_line(text, kShown)));
   return parts;
-}
-
-std::string names(const std::vector<std::string>& limiters) {
-  std::string text;
-  for (std::size_t i = 0; i < std::min(limiters.size(), kNamed); ++i)
-    text += (text.empty() ? "" : ", ") + one_line(limiters[i], kShown);
-  return limiters.size() > kNamed ? fmt::format("{} and {} more", text, limiters.size() - kNamed) : text;
 }
 
 /// Reads part 0 until nobody has permits there, or it is late.
@@ -66,7 +57,7 @@ Exit divide(const Global& global, const Options& options) {
   const auto late = steady_clock::now() + *timeout;
   auto reader = open_domain(global, options.domain);
   reader->start(reader->begin());
-  read_part_to(*reader, reader->end() - 1);
+  reader->read_to(reader->end() - 1);
   const bool was_divided = reader->parts() > 1;
   if (!was_divided) {
     if (const std::string why = reader->why_not_divided(parts); !why.empty())
@@ -96,7 +87,7 @@ Exit divide(const Global& global, const Options& options) {
     fmt::print(
         "permits that were taken before are still in use: {}. These limiters, and those that share a part with "
         "them, start no handler until those handlers have ended. To look again, repeat the command\n",
-        names(moving));
+        some_of(moving));
   return Exit::ok;
 }
 
@@ -105,7 +96,7 @@ Exit divide(const Global& global, const Options& options) {
 void add_limits_divide(CLI::App& limits, Command& command) {
   const auto options = std::make_shared<Options>();
   auto* verb = limits.add_subcommand("divide", "spreads the token log over several partitions, for large clusters");
-  verb->add_option("PARTS", options->parts, "2 to 1024; part 0 only tells how many there are")->required();
+  verb->add_option("PARTS", options->parts, "2 to 64; part 0 only tells how many there are")->required();
   add_domain_options(*verb, options->domain);
   verb->add_option("--timeout", options->timeout, "how long to wait until running handlers have returned their permits")
       ->type_name("TIME")

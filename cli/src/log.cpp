@@ -109,7 +109,7 @@ Exit tail(const Global& global, const Options& options) {
 // --- replay ---
 
 Exit print_replay(const Global& global, const Options& options, const TokenReader& reader) {
-  const PermitsView view = reader.permits();
+  const PermitsView view = reader.permits_of_part();
   const std::int64_t at_ms = reader.time_of(view.position);
   warn_of_directory(reader, options.domain);
   if (global.json) {

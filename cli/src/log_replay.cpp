@@ -4,7 +4,6 @@
 
 #include <chrono>
 
-#include "domain.hpp"
 #include "turnstile/error.hpp"
 
 namespace turnstile::cli {
@@ -16,7 +15,7 @@ void read_to_time(TokenReader& reader, std::int64_t time_ms) {
   while (reader.position() + 1 < reader.end()) {
     const auto upcoming = reader.peek(std::chrono::seconds(10));
     if (upcoming && upcoming->time_ms > time_ms) return;
-    read_part_to(reader, reader.position() + 1);
+    reader.read_to(reader.position() + 1);
   }
 }
 
@@ -46,7 +45,7 @@ void replay_to(TokenReader& reader, const std::variant<std::int64_t, Microsecond
     }
     if (!reader.known_from() || *position < *reader.known_from())
       fail_cut_off(reader, first_ms, fmt::format("at position {}", *position));
-    read_part_to(reader, *position);
+    reader.read_to(*position);
     return;
   }
   const auto time_ms =
@@ -58,7 +57,7 @@ void replay_to(TokenReader& reader, const std::variant<std::int64_t, Microsecond
 }
 
 Json replay_as_json(const TokenReader& reader) {
-  const PermitsView view = reader.permits();
+  const PermitsView view = reader.permits_of_part();
   return {{"log", reader.name()},
           {"position", view.position},
           {"time", iso_or_null(moment(reader.time_of(view.position)))},

@@ -31,7 +31,7 @@ Exit permits(const Global& global, const Options& options) {
       print(Json{{"log", reader.name()}, {"position", view.position}, {"permits", permits_as_json(reader, view)}});
     } else {
       print_permits(reader, view, now_ms(), options.all);
-      fmt::print("\n{}, after position {}\n", reader.name(), view.position);
+      fmt::print("\n{}\n", where_read(reader, view));
     }
     return Exit::ok;
   });

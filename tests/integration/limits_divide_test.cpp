@@ -86,11 +86,17 @@ TEST_F(LimitsDivide, divides_a_log_in_use) {
   const auto first = json("limits", "divide", "4", "--timeout", "3s");
   EXPECT_EQ(first["parts"], 4);
   EXPECT_EQ(first["still_moving"], Json::array({"psp"}));
+  const Json moving = json("limits", "list")["limiters"][1];
+  EXPECT_EQ(moving["limiter"], "psp");
+  EXPECT_EQ(moving["moving"], true);
+  EXPECT_EQ(moving["free"], 0);
+  EXPECT_THAT(cli_.run("permits").out, AllOf(HasSubstr("no handler starts under"), HasSubstr("divided into 4 parts")));
   EXPECT_FALSE(in_use.front().lost().stop_requested());
   in_use.clear();
   const auto second = json("limits", "divide", "4");
   EXPECT_EQ(second["was_divided"], true);
   EXPECT_EQ(second["still_moving"], Json::array());
+  EXPECT_TRUE(eventually([&] { return json("limits", "list")["limiters"][1]["moving"] == false; }));
   const auto of_psp = take(*psp, 2), of_mail = take(*mail, 3);
 
   const auto late = join("late");  // it begins with the divided log
@@ -233,7 +239,7 @@ TEST_F(LimitsDivide, two_operators_at_once_divide_it_once) {
 }
 
 TEST_F(LimitsDivide, numbers_out_of_range_are_refused) {
-  for (const char* parts : {"1", "1025", "many", "0"}) EXPECT_EQ(cli_.run("limits", "divide", parts).code, 2) << parts;
+  for (const char* parts : {"1", "65", "many", "0"}) EXPECT_EQ(cli_.run("limits", "divide", parts).code, 2) << parts;
 }
 
 }  // namespace

@@ -130,7 +130,7 @@ Json Api::set_limit(const Json& body) const {
   const auto reader = open_domain(global_, options_.domain);
   reader->start(reader->end());
   const auto find = [&]() -> Json {
-    for (const auto& entry : reader->permits().limiters) {
+    for (const auto& entry : reader->permits_at_home_of(name).limiters) {
       if (entry.limiter == name) return cli::to_json(entry);
     }
     return nullptr;

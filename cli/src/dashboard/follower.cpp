@@ -80,7 +80,7 @@ void Follower::follow(TokenReader& reader) {
     const std::lock_guard lock(mutex_);
     if (reader.end() <= history_.position()) history_ = History();  // another log of this name
     state_.log = reader.name();
-    if (reader.position() >= *reader.known_from() && first) history_.set(reader.permits(), first->time_ms);
+    if (reader.position() >= *reader.known_from() && first) history_.set(reader.permits_of_part(), first->time_ms);
   }
   bool based = reader.position() >= *reader.known_from();
   std::int64_t noted_ms = 0;
@@ -91,7 +91,7 @@ void Follower::follow(TokenReader& reader) {
       const TokenRecord record = reader.next();
       if (record.position <= history_.position() && based) continue;
       if (!based && record.position >= *reader.known_from()) {
-        history_.set(reader.permits(), record.time_ms);
+        history_.set(reader.permits_of_part(), record.time_ms);
         based = true;
       }
       history_.add(record);
@@ -103,7 +103,7 @@ void Follower::follow(TokenReader& reader) {
     }
     if (!based) continue;
     if (history_.position() < 0 && reader.position() >= 0)
-      history_.set(reader.permits(), reader.time_of(reader.position()));
+      history_.set(reader.permits_of_part(), reader.time_of(reader.position()));
     note(reader);
     state_.ready = true;
     state_.why = reader.parts() == 1 ? std::string()

@@ -89,13 +89,15 @@ class TokenReader {
   std::optional<Upcoming> peek(std::chrono::milliseconds timeout);
   /// Reads the record that peek() returned, and describes it.
   TokenRecord next();
-  /// Reads all records up to `position`, inclusive. Throws BrokerError if they do not arrive. If it reaches end(), it reads
-  /// the other parts of a divided log, too, as refresh() does.
+  /// Reads all records up to `position`, inclusive. Throws BrokerError if they do not arrive.
   void read_to(std::int64_t position);
 
-  /// The state after position(), and that of the other parts as they were last read. Throws TokenLogBroken if one is
+  /// The state after position(). In a divided log also that of the other parts: the first call opens them and reads them
+  /// to their ends, or from their beginnings after a start at begin(), for time_of(). Throws TokenLogBroken if one is
   /// unknown.
   [[nodiscard]] PermitsView permits() const;
+  /// The state after position() of this reader's own part alone, as it may have been long ago.
+  [[nodiscard]] PermitsView permits_of_part() const;
   /// The time of a record of this part that was read, for the last million records of each part. 0: unknown.
   [[nodiscard]] std::int64_t time_of(std::int64_t position, std::uint32_t part) const;
   /// The same of this reader's own part: see parts().
@@ -110,8 +112,7 @@ class TokenReader {
   /// As permits(), but only of part 0 and of the part in which this limiter lives: another part that is truncated does not
   /// matter.
   [[nodiscard]] PermitsView permits_at_home_of(const std::string& limiter) const;
-  /// Reads the other parts up to now, for permits(). start() does it too when it begins at the end. After a start at
-  /// begin(), it reads them from their beginning, for time_of().
+  /// Reads the other parts that are open up to now, for permits().
   void refresh();
   /// Divides a log of one part, which must have that many partitions. The number cannot be changed later. Does nothing
   /// if the log has that many parts already. Waits up to `timeout`. False: it was not read back in time, and may come

@@ -79,6 +79,7 @@ struct PermitsView {
     std::string limiter;                      ///< the limiter's name
     std::uint32_t part = 0;                   ///< of the log, where it lives; its holders' positions are of this part
     std::int64_t limit = 0;                   ///< the limit in effect
+    bool moving = false;                      ///< after a division: nothing is granted before others have returned
     std::optional<std::int64_t> set;          ///< by an operator; overrides the configured values
     std::vector<std::int64_t> configured;     ///< by the members; the lowest is in effect
     std::int64_t set_aside = 0;               ///< of the limit, for members without the log (TokenSettings::reserve)

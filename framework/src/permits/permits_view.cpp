@@ -137,6 +137,7 @@ PermitsView merged(std::vector<PartView> parts) {
     all.position = view.position;
     for (auto& entry : view.limiters) {
       const bool is_home_closed = closed.contains(tokens::part_of(entry.limiter, at->parts));
+      entry.moving = is_home_closed;
       if (at->part == 0 && at->parts > 1) add_of_directory(std::move(entry), is_home_closed, limiters);
       else limiters.try_emplace(entry.limiter, entry);
     }

@@ -174,7 +174,6 @@ void TokenReader::start(std::int64_t from) {
   impl_->next = impl_->known ? std::min(from, impl_->state.last + 1) : from;
   impl_->log->seek(impl_->next);
   impl_->read_to(from - 1);
-  if (from == impl_->end) refresh();
 }
 
 std::optional<TokenReader::Upcoming> TokenReader::peek(milliseconds timeout) {
@@ -196,11 +195,7 @@ TokenRecord TokenReader::next() {
   return impl_->means_something(record.position) ? applied(impl_->state, record, event) : described(record, event);
 }
 
-void TokenReader::read_to(std::int64_t position) {
-  const bool was_before_end = impl_->next < impl_->end;
-  impl_->read_to(position);
-  if (was_before_end && impl_->next >= impl_->end) refresh();
-}
+void TokenReader::read_to(std::int64_t position) { impl_->read_to(position); }
 
 std::optional<std::string> nearest_limiter(const PermitsView& view, std::string_view name) {
   std::vector<std::string_view> names;

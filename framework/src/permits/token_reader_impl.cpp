@@ -37,6 +37,20 @@ void TokenReader::Impl::fetch(std::chrono::milliseconds timeout) {
   }
 }
 
+TokenReader::Impl& TokenReader::Impl::other(std::uint32_t part) {
+  std::unique_ptr<Impl>& opened = others[part];
+  if (opened) return *opened;
+  if (!open_part) throw TokenLogBroken(name + " is divided into parts, and this program opened only its first part");
+  auto other = std::make_unique<Impl>(open_part(part), tokens::first_state(state, part));
+  const std::int64_t from = from_begin ? other->begin : other->end;
+  other->restore(from);
+  other->next = other->known ? std::min(from, other->state.last + 1) : from;
+  other->log->seek(other->next);
+  other->read_to(other->end - 1);
+  opened = std::move(other);
+  return *opened;
+}
+
 void TokenReader::Impl::wait(std::chrono::milliseconds timeout, std::int64_t wanted) {
   const auto late = detail::deadline_after(timeout);
   while (upcoming.empty()) {

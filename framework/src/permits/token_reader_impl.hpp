@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <random>
@@ -65,6 +66,10 @@ struct TokenReader::Impl {
       skip();
     }
   }
+  /// Reads what has arrived since.
+  void catch_up() {
+    for (fetch(std::chrono::milliseconds{0}); !upcoming.empty(); fetch(std::chrono::milliseconds{0})) skip();
+  }
   void skip() {
     const ports::TokenLog::Record record = take();
     if (means_something(record.position)) tokens::apply(state, record.position, tokens::decode(record.bytes));
@@ -93,8 +98,10 @@ struct TokenReader::Impl {
   std::string why_not;
 
   // Of part 0.
+  /// Opens the part if it is not open, and reads it to its end.
+  Impl& other(std::uint32_t part);
   TokenLogParts open_part;
-  std::vector<std::unique_ptr<Impl>> others;  ///< the other parts
+  std::map<std::uint32_t, std::unique_ptr<Impl>> others;  ///< the other parts that are open
 };
 
 }  // namespace turnstile

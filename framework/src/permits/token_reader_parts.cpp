@@ -84,19 +84,24 @@ void TokenReader::must_be_known() const {
 PermitsView TokenReader::permits() const {
   must_be_known();
   std::vector<detail::PartView> views{detail::part_view_of(impl_->state)};
-  for (const auto& other : impl_->others) {
-    if (!other->known) fail_truncated(*other);
-    views.push_back(detail::part_view_of(other->state));
+  for (std::uint32_t part = 1; tokens::is_directory(impl_->state) && part < parts(); ++part) {
+    const Impl& other = impl_->other(part);
+    if (!other.known) fail_truncated(other);
+    views.push_back(detail::part_view_of(other.state));
   }
   return detail::merged(std::move(views));
+}
+
+PermitsView TokenReader::permits_of_part() const {
+  must_be_known();
+  return detail::merged({detail::part_view_of(impl_->state)});
 }
 
 PermitsView TokenReader::permits_at_home_of(const std::string& limiter) const {
   must_be_known();
   std::vector<detail::PartView> views{detail::part_view_of(impl_->state)};
-  const std::uint32_t part = tokens::part_of(limiter, parts());
-  if (part > 0 && part <= impl_->others.size()) {
-    const Impl& home = *impl_->others[part - 1];
+  if (tokens::is_directory(impl_->state)) {
+    const Impl& home = impl_->other(tokens::part_of(limiter, parts()));
     if (!home.known) fail_truncated(home);
     views.push_back(detail::part_view_of(home.state));
   }
@@ -113,8 +118,9 @@ void TokenReader::fail_truncated(const Impl& part) {
 
 std::int64_t TokenReader::time_of(std::int64_t position, std::uint32_t part) const {
   const bool is_own = part == impl_->state.part;  // as of a reader that home_of() made
-  if (!is_own && (part == 0 || part > impl_->others.size())) return 0;
-  const Impl& of = is_own ? *impl_ : *impl_->others[part - 1];
+  const auto other = impl_->others.find(part);
+  if (!is_own && (other == impl_->others.end() || !other->second)) return 0;
+  const Impl& of = is_own ? *impl_ : *other->second;
   const std::int64_t at = position - of.first_time;
   if (at < 0 || at >= static_cast<std::int64_t>(of.times.size())) return 0;
   return of.times[static_cast<std::size_t>(at)];
@@ -133,20 +139,8 @@ std::unique_ptr<TokenReader> TokenReader::home_of(const std::string& limiter) co
 }
 
 void TokenReader::refresh() {
-  if (!tokens::is_directory(impl_->state)) return;
-  for (std::uint32_t part = static_cast<std::uint32_t>(impl_->others.size()) + 1; part < parts(); ++part) {
-    if (!impl_->open_part)
-      throw TokenLogBroken(impl_->name + " is divided into parts, and this program opened only its first part");
-    auto other = std::make_unique<Impl>(impl_->open_part(part), tokens::first_state(impl_->state, part));
-    const std::int64_t from = impl_->from_begin ? other->begin : other->end;
-    other->restore(from);
-    other->next = other->known ? std::min(from, other->state.last + 1) : from;
-    other->log->seek(other->next);
-    other->read_to(other->end - 1);
-    impl_->others.push_back(std::move(other));
-  }
-  for (const auto& other : impl_->others) {
-    for (other->fetch(milliseconds{0}); !other->upcoming.empty(); other->fetch(milliseconds{0})) other->skip();
+  for (const auto& [part, other] : impl_->others) {
+    if (other) other->catch_up();
   }
 }
 
@@ -222,10 +216,10 @@ bool TokenReader::set_limit(const std::string& limiter, std::optional<std::int64
   must_be_known();
   const auto late = detail::deadline_after(timeout);
   for (;;) {
-    if (tokens::is_directory(impl_->state)) refresh();
     const std::uint32_t part = tokens::part_of(limiter, parts());
-    Impl& home = part == 0 ? *impl_ : *impl_->others.at(part - 1);
+    Impl& home = part == 0 ? *impl_ : impl_->other(part);
     if (!home.known) fail_truncated(home);
+    home.catch_up();
     if (home.state.closed) {
       const auto opened = tokens::moved_out(impl_->state, part);
       if (!opened)

@@ -298,6 +298,21 @@ TEST(DividedDomain, a_limit_can_be_set_while_another_part_is_truncated) {
   EXPECT_THROW((void)reader->set_limit(names[0], 1, seconds(20)), TokenLogBroken);
 }
 
+/// Each part costs clients of the broker.
+TEST(DividedDomain, to_set_a_limit_one_part_is_opened) {
+  DividedCluster cluster;
+  cluster.divide();
+  std::vector<std::uint32_t> opened;
+  TokenReader reader(testing::open_parts(cluster.log)(0), [&](std::uint32_t part) {
+    opened.push_back(part);
+    return testing::open_parts(cluster.log)(part);
+  });
+  reader.start(reader.end());
+  EXPECT_TRUE(reader.set_limit("psp", 1, seconds(20)));
+  EXPECT_NE(find(reader.permits_at_home_of("psp"), "psp"), nullptr);
+  EXPECT_EQ(opened, std::vector<std::uint32_t>{tokens::part_of("psp", kParts)});
+}
+
 TEST(DividedDomain, what_was_set_before_the_division_can_be_unset_after_it) {
   DividedCluster cluster;
   { const auto domain = cluster.join(); }
