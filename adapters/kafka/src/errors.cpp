@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
+#include <system_error>
+
 #include "error_code.hpp"
 
 namespace turnstile::kafka {
@@ -109,7 +112,10 @@ std::string explain(rd_kafka_resp_err_t code, std::string_view detail, const Whe
   if (detail.find(name) != std::string_view::npos) text += detail;
   else text += detail.empty() ? std::string(name) : fmt::format("{} ({})", name, detail);
   if (!text.ends_with('.')) text += '.';
-  if (const auto what_to_do = remedy(code, at); !what_to_do.empty()) text += " " + what_to_do;
+  // librdkafka reports it in the text of other errors only.
+  if (detail.find(std::generic_category().message(EMFILE)) != std::string_view::npos)
+    text += " This process has no file descriptor left. Raise its limit (ulimit -n, or LimitNOFILE of its service).";
+  else if (const auto what_to_do = remedy(code, at); !what_to_do.empty()) text += " " + what_to_do;
   return text;
 }
 

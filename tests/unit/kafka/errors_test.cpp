@@ -1,0 +1,29 @@
+// Kafka's errors as people read them.
+
+#include "errors.hpp"
+
+#include <gmock/gmock.h>
+
+namespace turnstile::kafka {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(KafkaErrors, a_process_without_file_descriptors_is_told_so) {
+  const std::string text =
+      explain(RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN,
+              "127.0.0.1:9092/bootstrap: Failed to create socket: Too many open files (after 0ms in state CONNECT)",
+              {.broker = "127.0.0.1:9092", .group = {}, .topic = {}});
+  EXPECT_THAT(text, AllOf(HasSubstr("ulimit -n"), Not(HasSubstr("Check bootstrap.servers"))));
+}
+
+TEST(KafkaErrors, brokers_that_are_down_are_named_with_what_to_check) {
+  const std::string text =
+      explain(RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN, {}, {.broker = "127.0.0.1:9092", .group = {}, .topic = {}});
+  EXPECT_THAT(text, AllOf(HasSubstr("kafka 127.0.0.1:9092"), HasSubstr("Check bootstrap.servers")));
+}
+
+}  // namespace
+}  // namespace turnstile::kafka
