@@ -217,7 +217,7 @@ class Application {
 
   void begin_epoch(MemberEntry& member, const Joined& joined) {
     member.about = joined;
-    member.about.was.clear();  // it is applied already
+    forget_what_is_applied(member.about);
     member.epoch = event_.epoch;
     member.seq = event_.seq;
     member.last = at_;

@@ -54,6 +54,12 @@ struct Joined {
   std::uint32_t part = 0;      ///< void in any other part, as a copy
   bool operator==(const Joined&) const = default;
 };
+/// What has an effect only when the event is applied. It is no part of the state.
+inline void forget_what_is_applied(Joined& joined) {
+  joined.was.clear();
+  joined.division = 0;
+  joined.part = 0;
+}
 
 /// The digest of the state after `position`.
 struct Checkpoint {

@@ -200,6 +200,7 @@ std::optional<State> restore(std::string_view bytes) {
   for (const auto& member : from.members()) {
     MemberEntry& m = s.members[member.id()];
     m.about = read_joined(member.about());
+    forget_what_is_applied(m.about);
     m.epoch = member.epoch();
     m.seq = member.seq();
     m.joined_at = member.joined_at();

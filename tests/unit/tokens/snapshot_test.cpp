@@ -62,6 +62,24 @@ TEST(TokensSnapshot, fields_of_a_divided_log_are_refused_in_one_of_one_part) {
   EXPECT_FALSE(restore(saved + "\x90\x01\x01"s)) << "closed";
 }
 
+/// The digest does not cover them.
+TEST(TokensSnapshot, what_mattered_when_a_member_joined_is_forgotten) {
+  State state;
+  apply(
+      state, 0,
+      {1, 1, 1,
+       Joined{.host = "host", .pid = 7, .client = "client", .lease_ms = 1'000, .was = {9}, .division = 5, .part = 0}});
+  ASSERT_EQ(state.members.size(), 1U);
+  EXPECT_EQ(state.members.at(1).about.division, 0U);
+  EXPECT_TRUE(state.members.at(1).about.was.empty());
+  state.members.at(1).about.division = 5;  // as in a damaged snapshot
+  state.members.at(1).about.part = 2;
+  const auto restored = restore(save(state));
+  ASSERT_TRUE(restored);
+  EXPECT_EQ(restored->members.at(1).about.division, 0U);
+  EXPECT_EQ(restored->members.at(1).about.part, 0U);
+}
+
 /// Members of this build and of one that does not know it must agree.
 TEST(TokensSnapshot, who_set_a_limit_is_kept_and_is_no_part_of_the_digest) {
   const State unknown = replay({{7, 1, 1, LimitSet{"psp", 5, kNowhere}}});
