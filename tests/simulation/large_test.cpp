@@ -1,9 +1,10 @@
-// 10,000 members with 1,000 limiters in a log of 64 parts. The members of a part share its state, because all of them
-// would compute the same one (divided_world.cpp compares them); an event reaches them all at once, some time after it was
-// sent. Their pools are simple: they return what is ordered as soon as it is not in use.
+// Many members in a divided log. The members of a part share its state, because all of them would compute the same one
+// (divided_world.cpp compares them); an event reaches them all at once, some time after it was sent. Their pools are
+// simple: they return what is ordered as soon as it is not in use.
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <deque>
 
 #include "tests/simulation/checks.hpp"
@@ -17,26 +18,23 @@ namespace {
 
 using namespace tokens;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::size_t kMembers = 1'000, kLimiters = 100;  // these builds are slow
-constexpr std::uint32_t kParts = 8;
-#else
-constexpr std::size_t kMembers = 10'000, kLimiters = 1'000;
-constexpr std::uint32_t kParts = 64;
-#endif
-constexpr std::size_t kChangesPerSecond = kMembers / 10;
+struct Size {
+  std::size_t members, limiters;
+  std::uint32_t parts;
+  [[nodiscard]] std::size_t changes_per_second() const { return members / 10; }
+};
 constexpr int kEach = 2;  // limiters that a member uses
 constexpr Time kStep = 50 * kMillisecond;
 constexpr std::uint32_t kLeaseMs = 10'000;
 
 class LargeWorld {
  public:
-  LargeWorld() {
-    for (std::uint32_t part = 1; part < kParts; ++part) parts_[part].state = opened(part);
-    for (std::size_t limiter = 0; limiter < kLimiters; ++limiter)
+  explicit LargeWorld(Size size) : size_(size) {
+    for (std::uint32_t part = 1; part < size_.parts; ++part) parts_[part].state = opened(part);
+    for (std::size_t limiter = 0; limiter < size_.limiters; ++limiter)
       limits_.push_back(static_cast<Count>(random_.between(1, 12)));
-    for (std::size_t i = 0; i < kMembers; ++i) {
-      for (int k = 0; k < kEach; ++k) use(random_.index(kLimiters));
+    for (std::size_t i = 0; i < size_.members; ++i) {
+      for (int k = 0; k < kEach; ++k) use(random_.index(size_.limiters));
     }
   }
 
@@ -86,9 +84,9 @@ class LargeWorld {
     std::deque<std::pair<Time, Event>> on_the_way;
   };
 
-  static State opened(std::uint32_t part) {
+  [[nodiscard]] State opened(std::uint32_t part) const {
     State directory;
-    directory.parts = kParts;
+    directory.parts = size_.parts;
     State state = first_state(directory, part);
     apply(state, 0, {1, 1, 1, Opened{.division = 0, .part = part, .sets = {}}});
     return state;
@@ -107,7 +105,7 @@ class LargeWorld {
     settings.next_id = [this] { return random_.next() | 1; };
     Seat& seat = seats_.emplace_back(Member(settings), limiter, "limiter-" + std::to_string(limiter));
     seat.member.declare(seat.name, limits_[limiter], false);
-    parts_.at(part_of(seat.name, kParts)).seats.push_back(&seat);
+    parts_.at(part_of(seat.name, size_.parts)).seats.push_back(&seat);
   }
 
   void want(std::size_t which, Count wants) {
@@ -144,7 +142,7 @@ class LargeWorld {
     ++events_;
     for (const auto& [name, limiter] : part.state.limiters) {
       ASSERT_LE(limiter.held(), std::max(limiter.limit(), before[name])) << name;
-      ASSERT_EQ(part_of(name, kParts), part.state.part) << name;
+      ASSERT_EQ(part_of(name, size_.parts), part.state.part) << name;
     }
     for (Seat* seat : part.seats) {
       seat->member.read(part.state, position, event, effects, now_);
@@ -165,11 +163,12 @@ class LargeWorld {
   }
 
   void must_fit_outside(const Part& part) {
-    running_.assign(kLimiters, 0);
+    running_.assign(size_.limiters, 0);
     for (const Seat* seat : part.seats) running_[seat->limiter] += seat->held();
     for (const Seat* seat : part.seats) ASSERT_LE(running_[seat->limiter], limits_[seat->limiter]) << seat->name;
   }
 
+  const Size size_;
   Random random_{42};
   Time now_ = kSecond;
   std::vector<Count> limits_;
@@ -179,17 +178,27 @@ class LargeWorld {
   std::size_t served_ = 0, events_ = 0;
 };
 
-TEST(LargeSimulation, ten_thousand_members_with_a_thousand_limiters_stay_within_the_limits) {
-  LargeWorld world;
+void stay_within_the_limits(Size size) {
+  LargeWorld world(size);
   world.run(3 * kSecond, 0);
-  EXPECT_EQ(world.joined(), kMembers * kEach);
+  EXPECT_EQ(world.joined(), size.members * kEach);
   EXPECT_LT(world.most_in_a_part(), kMostMembers);
   const std::size_t before = world.served();
-  world.run(5 * kSecond, kChangesPerSecond);
-  EXPECT_GT(world.served(), before + kChangesPerSecond) << "permits move all the time";
+  world.run(5 * kSecond, size.changes_per_second());
+  EXPECT_GT(world.served(), before + size.changes_per_second()) << "permits move all the time";
   world.want_nothing();
   world.run(5 * kSecond, 0);
   world.must_be_quiet();
+}
+
+TEST(LargeSimulation, a_thousand_members_stay_within_a_hundred_limits) {
+  stay_within_the_limits({.members = 1'000, .limiters = 100, .parts = 8});
+}
+
+/// 20 s of CPU time and 900 MB.
+TEST(LargeSimulation, ten_thousand_members_stay_within_a_thousand_limits) {
+  if (std::getenv("TURNSTILE_SIMULATE_LARGE") == nullptr) GTEST_SKIP() << "./dev test all runs it";
+  stay_within_the_limits({.members = 10'000, .limiters = 1'000, .parts = 64});
 }
 
 }  // namespace
