@@ -1,19 +1,11 @@
 // Limits, permits and the token log from the command line, on Apache Kafka, with members of a domain in this process.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <signal.h>
-#include <unistd.h>
 
-#include <nlohmann/json.hpp>
-
-#include "tests/integration/cli_kafka.hpp"
-#include "tests/support/cli.hpp"
-#include "tests/support/eventually.hpp"
+#include "tests/integration/cli_domain.hpp"
 #include "tokens/wire.hpp"
 #include "turnstile/kafka/admin.hpp"
-#include "turnstile/kafka/limiters.hpp"
-#include "turnstile/log.hpp"
 
 namespace turnstile::test {
 namespace {
@@ -24,7 +16,6 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
-using Json = nlohmann::json;
 
 // --- what needs no broker ---
 
@@ -90,47 +81,14 @@ TokenSettings with_lease(std::chrono::milliseconds lease) {
   return settings;
 }
 
-class CliLimits : public ::testing::Test {
+class CliLimits : public CliDomain {
  protected:
-  void SetUp() override {
-    if (kafka_.brokers().empty()) GTEST_SKIP() << "TURNSTILE_TEST_KAFKA is not set; run ./dev test";
-    static int count = 0;
-    topic_ = "cli-limits-" + std::to_string(getpid()) + "-" + std::to_string(++count) + ".tokens";
-    cli_.environment()["TURNSTILE_KAFKA_BOOTSTRAP_SERVERS"] = kafka_.brokers();
-    cli_.folder().write("turnstile.toml", "[limits]\ntopic = \"" + topic_ + "\"\n");
-  }
-
-  [[nodiscard]] kafka::Settings settings() const { return {{"bootstrap.servers", kafka_.brokers()}}; }
-
-  std::shared_ptr<TokenDomain> join(const std::string& client, TokenSettings tokens = with_lease(2s)) {
-    tokens.client = client;
-    auto domain = kafka::open_limiters(settings(), {.name = topic_}, tokens, make_logger({.level = "off"}));
-    EXPECT_TRUE(domain->wait_until_joined(30s));
-    return domain;
-  }
-
-  /// Takes `count` permits.
-  static std::vector<Permit> take(ports::Limiter& limiter, std::size_t count) {
-    std::vector<Permit> taken;
-    limiter.expect(static_cast<std::int64_t>(count));
-    EXPECT_TRUE(eventually([&] {
-      limiter.when_free([] {});
-      if (Permit permit = limiter.try_acquire()) taken.push_back(std::move(permit));
-      return taken.size() == count;
-    }));
-    return taken;
+  std::shared_ptr<TokenDomain> join(const std::string& client, const TokenSettings& tokens = with_lease(2s)) {
+    return CliDomain::join(client, tokens);
   }
 
   static bool says_limit(const ports::Limiter& limiter, std::int64_t limit) {
     return eventually([&] { return limiter.state().limit == limit; });
-  }
-
-  /// The parsed output of a run that must succeed.
-  template <class... Arguments>
-  Json json(const Arguments&... arguments) {
-    const auto run = cli_.run(arguments..., "--json");
-    EXPECT_EQ(run.code, 0) << run.err;
-    return Json::parse(run.out, nullptr, false);
   }
 
   [[nodiscard]] std::unique_ptr<ports::TokenLog> log() const {
@@ -142,10 +100,6 @@ class CliLimits : public ::testing::Test {
     to->append(bytes);
     to->flush(10s);
   }
-
-  TestKafka kafka_;
-  Cli cli_;
-  std::string topic_;
 };
 
 TEST_F(CliLimits, a_missing_token_log_is_named_and_not_made) {

@@ -11,6 +11,7 @@
 #include <set>
 #include <thread>
 
+#include "tests/integration/cli_domain.hpp"
 #include "tests/integration/pseudo_terminal.hpp"
 #include "tests/support/cli.hpp"
 #include "tests/support/own_kafka.hpp"
@@ -151,17 +152,6 @@ class CliTop : public ::testing::Test {
                                        {.client = client, .lease = 2s}, make_logger({.level = "off"}));
     EXPECT_TRUE(domain->wait_until_joined(30s));
     return domain;
-  }
-
-  static std::vector<Permit> take(ports::Limiter& limiter, std::size_t count) {
-    std::vector<Permit> taken;
-    limiter.expect(static_cast<std::int64_t>(count));
-    EXPECT_TRUE(eventually([&] {
-      limiter.when_free([] {});
-      if (Permit permit = limiter.try_acquire()) taken.push_back(std::move(permit));
-      return taken.size() == count;
-    }));
-    return taken;
   }
 
   template <class... Arguments>

@@ -1,19 +1,11 @@
 // turnstile limits divide, on Apache Kafka, with members of a domain in this process.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <nlohmann/json.hpp>
-
-#include "tests/integration/cli_kafka.hpp"
-#include "tests/support/cli.hpp"
-#include "tests/support/eventually.hpp"
+#include "tests/integration/cli_domain.hpp"
 #include "tokens/parts.hpp"
 #include "tokens/wire.hpp"
 #include "turnstile/kafka/admin.hpp"
-#include "turnstile/kafka/limiters.hpp"
-#include "turnstile/log.hpp"
 
 namespace turnstile::test {
 namespace {
@@ -22,39 +14,14 @@ using namespace std::chrono_literals;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using Json = nlohmann::json;
 
-class LimitsDivide : public ::testing::Test {
+class LimitsDivide : public CliDomain {
  protected:
-  void SetUp() override {
-    if (kafka_.brokers().empty()) GTEST_SKIP() << "TURNSTILE_TEST_KAFKA is not set; run ./dev test";
-    static int count = 0;
-    topic_ = "divide-" + std::to_string(getpid()) + "-" + std::to_string(++count) + ".tokens";
-    cli_.environment()["TURNSTILE_KAFKA_BOOTSTRAP_SERVERS"] = kafka_.brokers();
-    cli_.folder().write("turnstile.toml", "[limits]\ntopic = \"" + topic_ + "\"\n");
-  }
-
-  [[nodiscard]] kafka::Settings settings() const { return {{"bootstrap.servers", kafka_.brokers()}}; }
-
   std::shared_ptr<TokenDomain> join(const std::string& client, std::uint32_t reserve = 0) {
     TokenSettings tokens;
-    tokens.client = client;
     tokens.lease = 4s;
     tokens.reserve = tokens.reserve_for = reserve;
-    auto domain = kafka::open_limiters(settings(), {.name = topic_}, tokens, make_logger({.level = "off"}));
-    EXPECT_TRUE(domain->wait_until_joined(30s));
-    return domain;
-  }
-
-  static std::vector<Permit> take(ports::Limiter& limiter, std::size_t count) {
-    std::vector<Permit> taken;
-    limiter.expect(static_cast<std::int64_t>(count));
-    EXPECT_TRUE(eventually([&] {
-      limiter.when_free([] {});
-      if (Permit permit = limiter.try_acquire()) taken.push_back(std::move(permit));
-      return taken.size() == count;
-    }));
-    return taken;
+    return CliDomain::join(client, tokens);
   }
 
   /// Absent: there is no such row.
@@ -65,17 +32,6 @@ class LimitsDivide : public ::testing::Test {
     }
     return std::nullopt;
   }
-
-  template <class... Arguments>
-  Json json(const Arguments&... arguments) {
-    const auto run = cli_.run(arguments..., "--json");
-    EXPECT_EQ(run.code, 0) << run.err;
-    return Json::parse(run.out, nullptr, false);
-  }
-
-  TestKafka kafka_;
-  Cli cli_;
-  std::string topic_;
 };
 
 TEST_F(LimitsDivide, divides_a_log_in_use) {
