@@ -18,7 +18,13 @@ namespace {
 constexpr std::int64_t kPage = 50, kMostGroups = 200;
 constexpr std::size_t kMostNumbers = 1'000;
 
-DeadOptions options_of(const std::function<std::optional<std::string>(const char*)>& text) {
+/// Letters of a topic that the tables no longer know have an empty one. Without it, the filter would match others.
+DeadOptions options_of(const std::function<std::optional<std::string>(const char*)>& value_of) {
+  const auto text = [&](const char* name) {
+    auto value = value_of(name);
+    if (value && value->empty()) throw UsageError(fmt::format("{} is empty: leave it out, or name one", name));
+    return value;
+  };
   DeadOptions options;
   options.handler = text("handler");
   options.topic = text("topic");
@@ -41,16 +47,9 @@ void refuse_others(const Json& body, std::initializer_list<const char*> known) {
   }
 }
 
-/// Letters of a topic that the tables no longer know have an empty one. Without it, the filter would match others.
-[[noreturn]] void refuse_empty(const char* name) {
-  throw UsageError(fmt::format("{} is empty: leave it out, or name one", name));
-}
-
 DeadOptions options_of(const Query& query) {
-  return options_of([&](const char* name) {
-    if (query.has(name) && !query.text(name)) refuse_empty(name);
-    return query.text(name);
-  });
+  return options_of(
+      [&](const char* name) { return query.has(name) ? std::optional(query.text(name).value_or("")) : std::nullopt; });
 }
 
 DeadOptions options_of(const Json& body) {
@@ -58,7 +57,6 @@ DeadOptions options_of(const Json& body) {
     const auto found = body.find(name);
     if (found == body.end()) return std::nullopt;
     if (!found->is_string()) throw UsageError(fmt::format("{} must be a text", name));
-    if (found->get_ref<const std::string&>().empty()) refuse_empty(name);
     return found->get<std::string>();
   });
 }
