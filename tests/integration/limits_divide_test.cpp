@@ -64,7 +64,8 @@ TEST_F(LimitsDivide, divides_a_log_in_use) {
     return held_by(permits, "psp", "one") == 2 && held_by(permits, "mail", "two") == 3 &&
            held_by(permits, "psp", "late") == 0;
   }));
-  for (const Json& row : json("permits")["permits"]) {
+  const Json held = json("permits");
+  for (const Json& row : held["permits"]) {
     EXPECT_FALSE(row["since"].is_null()) << row;
     EXPECT_FALSE(row["expires_at"].is_null()) << row;
   }
