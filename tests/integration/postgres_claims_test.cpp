@@ -47,7 +47,8 @@ TEST_F(PostgresClaims, are_ended_in_the_order_of_ids) {
   auto ended = std::async(std::launch::async, [&] { return claims()->end(handler_, owner_, ends); });
   ASSERT_TRUE(eventually([&] {
     return !sql()
-                .column("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%gone AS (%'")
+                .column(
+                    "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%taken_in AS (%'")
                 .empty();
   }));
   for (const MessageId& id : ids)
@@ -56,6 +57,45 @@ TEST_F(PostgresClaims, are_ended_in_the_order_of_ids) {
   EXPECT_EQ(ended.get(), std::vector<bool>(ids.size(), true));
   EXPECT_EQ(this->ids(), "8");
   EXPECT_EQ(sql().one("SELECT count(*) FROM claim"), "0");
+}
+
+/// PostgreSQL keeps a plan from when the inbox was small.
+TEST_F(PostgresClaims, that_are_done_are_found_by_their_ids_among_many) {
+  const auto add = [&](int ids) {
+    sql().exec("INSERT INTO inbox (handler, id, slot, record_offset) SELECT " + std::to_string(handler_.value) +
+               ", gen_random_uuid(), 0, n FROM generate_series(1, " + std::to_string(ids) + ") n");
+  };
+  int claimed = 0;
+  const auto claim_batches = [&](int batches) {
+    for (; batches > 0; --batches) {
+      std::vector<ports::InboxEntry> entries;
+      for (int i = 0; i < 8; ++i)
+        entries.push_back({MessageId::from("many" + std::to_string(claimed++)), 0, std::nullopt});
+      (void)claims()->claim({.handler = handler_, .fence = fence_, .owner = owner_, .lease = 60s}, entries);
+    }
+  };
+  const auto read = [&](const char* what) {
+    return std::stoll(sql().one(std::string("SELECT coalesce(sum(") + what +
+                                "), 0) FROM pg_stat_user_indexes WHERE indexrelname = 'inbox_pkey' AND schemaname = '" +
+                                schema_->name() + "'"));
+  };
+  const auto seq_scans = [&] {
+    return sql().one("SELECT seq_scan FROM pg_stat_user_tables WHERE relname = 'inbox' AND schemaname = '" +
+                     schema_->name() + "'");
+  };
+  add(20);
+  sql().exec("ANALYZE inbox");
+  claim_batches(10);
+  add(20'000);
+  const auto scans = read("idx_scan"), rows = read("idx_tup_read");
+  const auto before = seq_scans();
+  claim_batches(10);
+  ASSERT_TRUE(eventually([&] {
+    claim_batches(1);  // the statistics come with a later transaction
+    return read("idx_scan") >= scans + 80;
+  }));
+  EXPECT_LT(read("idx_tup_read") - rows, 20'000);
+  EXPECT_EQ(seq_scans(), before);
 }
 
 /// The lease of a claim is renewed by another thread of its owner.
@@ -68,7 +108,8 @@ TEST_F(PostgresClaims, are_ended_although_they_were_renewed_meanwhile) {
   auto ended = std::async(std::launch::async, [&] { return claims()->end(handler_, owner_, ends); });
   ASSERT_TRUE(eventually([&] {
     return !sql()
-                .column("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%gone AS (%'")
+                .column(
+                    "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%taken_in AS (%'")
                 .empty();
   }));
   renewing.exec("COMMIT");

@@ -10,6 +10,10 @@ namespace turnstile::postgres {
 inline const std::string not_begun =
     "coalesce(unbegun_by = owner AND unbegun_in = pg_catalog.pg_postmaster_start_time(), false)";
 
+/// For the rest of the transaction. A plan from when the inbox was small could read all of it for each id.
+inline constexpr std::string_view kFindByIndex =
+    "SELECT pg_catalog.set_config('enable_seqscan', 'off', true), pg_catalog.set_config('enable_bitmapscan', 'off', true)";
+
 /// A row with NULL means that the fence is valid. Each other row is a message. Either this call claimed it (with its
 /// fence) or parked it just now, or another owner has it, as it was when the statement began. A message without a row
 /// was claimed by another owner in the meantime.
@@ -51,7 +55,8 @@ SELECT c.id, CASE c.state WHEN 'claimed' THEN 'running' ELSE c.state END, c.fenc
 /// claims are looked up last.
 inline constexpr std::string_view kDropDoneClaims = R"(
 WITH known AS MATERIALIZED (
-  SELECT id, fingerprint FROM @.inbox WHERE handler = $1::smallint AND id = ANY ($2::uuid[])
+  SELECT i.id, i.fingerprint FROM unnest($2::uuid[]) AS g (id) CROSS JOIN LATERAL (
+         SELECT id, fingerprint FROM @.inbox WHERE handler = $1::smallint AND id = g.id LIMIT 1) i
 ), dropped AS (
   DELETE FROM @.claim WHERE handler = $1::smallint AND id = ANY (ARRAY(SELECT id FROM known)) AND owner = $3::uuid
   RETURNING id
@@ -63,9 +68,9 @@ inline constexpr std::string_view kHeld = R"(
 WITH given AS MATERIALIZED (
   SELECT * FROM unnest($2::uuid[], $3::bigint[]{}) AS g (id, fence{}) ORDER BY g.id
 ), held AS MATERIALIZED (
-  SELECT h.id, h.fence{}
+  SELECT h.id, h.fence, h.slot, h.record_offset, h.fingerprint{}
     FROM given g CROSS JOIN LATERAL (
-         SELECT c.id, c.fence FROM @.claim c
+         SELECT c.id, c.fence, c.slot, c.record_offset, c.fingerprint FROM @.claim c
           WHERE c.handler = $1::smallint AND c.id = g.id AND c.fence = g.fence AND c.owner = $4::uuid AND c.state = 'claimed'
             FOR UPDATE) h
 )";
@@ -77,27 +82,17 @@ inline constexpr std::string_view kBeginClaims = R"(
 )
 SELECT id FROM held)";
 
-/// It locks the claims as it finds them. With kFindByIndex that is the order of ids (hazard: insert-order). To lock them
-/// first, as kHeld does, would cost a fourth more.
 inline constexpr std::string_view kEndClaims = R"(
-WITH given AS MATERIALIZED (
-  SELECT * FROM unnest($2::uuid[], $3::bigint[], $5::bytea[]) AS g (id, fence, response) ORDER BY g.id
 ), gone AS (
-  DELETE FROM @.claim c USING given g
-   WHERE c.handler = $1::smallint AND c.id = g.id AND c.fence = g.fence AND c.owner = $4::uuid AND c.state = 'claimed'
-  RETURNING c.id, c.slot, c.record_offset, c.fingerprint, g.response
+  DELETE FROM @.claim WHERE handler = $1::smallint AND id = ANY (ARRAY(SELECT id FROM held))
 ), taken_in AS (
   INSERT INTO @.inbox (handler, id, slot, record_offset, fingerprint)
-  SELECT $1::smallint, id, slot, record_offset, fingerprint FROM gone ORDER BY id ON CONFLICT DO NOTHING
+  SELECT $1::smallint, id, slot, record_offset, fingerprint FROM held ORDER BY id ON CONFLICT DO NOTHING
 ), replied AS (
-  INSERT INTO @.response (handler, id, body) SELECT $1::smallint, id, response FROM gone WHERE response IS NOT NULL ORDER BY id
+  INSERT INTO @.response (handler, id, body) SELECT $1::smallint, id, more FROM held WHERE more IS NOT NULL ORDER BY id
   ON CONFLICT (handler, id) DO UPDATE SET body = excluded.body, replied_at = excluded.replied_at
 )
-SELECT id FROM gone)";
-
-/// Until the end of the transaction, rows are found through indexes, in their order.
-inline constexpr std::string_view kFindByIndex =
-    "SELECT pg_catalog.set_config('enable_seqscan', 'off', true), pg_catalog.set_config('enable_bitmapscan', 'off', true)";
+SELECT id FROM held)";
 
 inline constexpr std::string_view kFailClaims = R"(
 ), failed AS (

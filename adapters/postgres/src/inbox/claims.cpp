@@ -86,6 +86,7 @@ std::vector<ports::Claim> PostgresClaims::claim(const ports::ClaimScope& scope,
   sort_distinct(entries, order);
   const auto kept = call([&](Pipeline& pipeline) {
     pipeline.add(sql().begin, kCaller);
+    if (order.size() > 1) pipeline.add(sql().find_by_index, kCaller);
     add_claim(pipeline, scope, entries, order);
     pipeline.add("COMMIT", kCaller);
   });
@@ -129,7 +130,6 @@ void PostgresClaims::add_held(Pipeline& pipeline, HandlerId handler, const Messa
 
 void PostgresClaims::add_ends(Pipeline& pipeline, HandlerId handler, const MessageId& owner,
                               std::span<const ports::ClaimEnd> ends, const Places& places, ports::ClaimEnd::Kind kind) {
-  if (kind == ports::ClaimEnd::Kind::done && places.size() > 1) pipeline.add(sql().find_by_index, kCaller);
   add_held(pipeline, handler, owner, places.size(),
            [&](std::size_t i) -> const ports::HeldClaim& { return ends[places[i]].claim; });
   ArgumentBlock& to = pipeline.arguments();

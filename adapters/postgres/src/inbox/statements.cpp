@@ -413,7 +413,7 @@ Statements::Statements(const std::string& schema) {
   take_free_claims = in(kOwner) + in(kFree) + in(kTakeClaims);
   drop_done_claims = in(kDropDoneClaims);
   begin_claims = in(select_held("")) + in(kBeginClaims);
-  end_claims = in(kEndClaims);
+  end_claims = in(select_held("bytea")) + in(kEndClaims);
   find_by_index = kFindByIndex;
   fail_claims = in(select_held("text")) + in(kFailClaims);
   give_claims_back = in(select_held("")) + in(kGiveClaimsBack);
