@@ -66,10 +66,10 @@ TEST_F(PostgresClaims, that_are_done_are_found_by_their_ids_among_many) {
                ", gen_random_uuid(), 0, n FROM generate_series(1, " + std::to_string(ids) + ") n");
   };
   int claimed = 0;
-  const auto claim_batches = [&](int batches) {
+  const auto claim_batches = [&](int batches, int size) {
     for (; batches > 0; --batches) {
       std::vector<ports::InboxEntry> entries;
-      for (int i = 0; i < 8; ++i)
+      for (int i = 0; i < size; ++i)
         entries.push_back({MessageId::from("many" + std::to_string(claimed++)), 0, std::nullopt});
       (void)claims()->claim({.handler = handler_, .fence = fence_, .owner = owner_, .lease = 60s}, entries);
     }
@@ -85,13 +85,14 @@ TEST_F(PostgresClaims, that_are_done_are_found_by_their_ids_among_many) {
   };
   add(20);
   sql().exec("ANALYZE inbox");
-  claim_batches(10);
+  claim_batches(10, 1);
+  claim_batches(10, 8);
   add(20'000);
   const auto scans = read("idx_scan"), rows = read("idx_tup_read");
   const auto before = seq_scans();
-  claim_batches(10);
+  claim_batches(10, 8);
   ASSERT_TRUE(eventually([&] {
-    claim_batches(1);  // the statistics come with a later transaction
+    claim_batches(1, 8);  // the statistics come with a later transaction
     return read("idx_scan") >= scans + 80;
   }));
   EXPECT_LT(read("idx_tup_read") - rows, 20'000);

@@ -10,7 +10,8 @@ namespace turnstile::postgres {
 inline const std::string not_begun =
     "coalesce(unbegun_by = owner AND unbegun_in = pg_catalog.pg_postmaster_start_time(), false)";
 
-/// For the rest of the transaction. A plan from when the inbox was small could read all of it for each id.
+/// For the rest of the transaction. A plan from when the inbox was small could read all of it for each id. A session keeps
+/// its plans, so single messages set this, too.
 inline constexpr std::string_view kFindByIndex =
     "SELECT pg_catalog.set_config('enable_seqscan', 'off', true), pg_catalog.set_config('enable_bitmapscan', 'off', true)";
 

@@ -86,7 +86,7 @@ std::vector<ports::Claim> PostgresClaims::claim(const ports::ClaimScope& scope,
   sort_distinct(entries, order);
   const auto kept = call([&](Pipeline& pipeline) {
     pipeline.add(sql().begin, kCaller);
-    if (order.size() > 1) pipeline.add(sql().find_by_index, kCaller);
+    pipeline.add(sql().find_by_index, kCaller);
     add_claim(pipeline, scope, entries, order);
     pipeline.add("COMMIT", kCaller);
   });
