@@ -33,6 +33,7 @@
 #include <pqxx/pqxx>
 #include <string>
 #include <thread>
+#include <variant>
 #include <vector>
 
 #include "tests/support/forwarding_store.hpp"
@@ -213,9 +214,10 @@ int operate(const std::string& brokers, const std::string& topic, const std::str
 }
 
 int watch(const std::string& brokers, const std::string& topic, const std::string& limiter) {
-  static constexpr std::array<std::string_view, 12> kKinds{"unknown", "joined",  "keep",    "acquire",
-                                                           "release", "claimed", "revoked", "drained",
-                                                           "expire",  "limit",   "version", "left"};
+  static constexpr std::array<std::string_view, 14> kKinds{"unknown", "joined",  "keep",    "acquire", "release",
+                                                           "claimed", "revoked", "drained", "expire",  "limit",
+                                                           "version", "divided", "opened",  "left"};
+  static_assert(kKinds.size() == std::variant_size_v<decltype(tokens::Event::body)>);
   std::signal(SIGTERM, [](int) { stop = true; });
   tokens::State state;
   std::map<tokens::MemberId, std::uint32_t> pids;
