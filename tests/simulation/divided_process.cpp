@@ -133,8 +133,8 @@ class PartConnection final : public ports::TokenLog {
 
 // --- a member --------------------------------------------------------------------------------------------------------
 
-PartOfProcess::PartOfProcess(DividedProcess& process, detail::DomainMember& member, std::uint32_t part)
-    : process_(process), member_(member), part_(part), lives_{{.id = member.member().id()}} {
+PartOfProcess::PartOfProcess(DividedProcess& process, detail::DomainMember& member)
+    : process_(process), member_(member), lives_{{.id = member.member().id()}} {
   member_.attach();
   loop_within(0);
 }
@@ -197,11 +197,10 @@ void DividedProcess::begin() {
   try {
     domain_ = std::make_shared<detail::DividedDomain>(
         open, settings, silent(), std::move(environment),
-        detail::DividedDomain::Hands{.start =
-                                         [this](detail::DomainMember& member, std::uint32_t part) {
-                                           parts_[part] = std::make_unique<PartOfProcess>(*this, member, part);
-                                         },
-                                     .move_soon = [this] { move_soon(); }});
+        detail::DividedDomain::Hands{
+            .start = [this](detail::DomainMember& member,
+                            std::uint32_t part) { parts_[part] = std::make_unique<PartOfProcess>(*this, member); },
+            .move_soon = [this] { move_soon(); }});
   } catch (const BrokerError&) {
     later(random_.between(50, 500) * kMillisecond, [this] { begin(); });
   }

@@ -185,7 +185,7 @@ class PartOfProcess {
     tokens::MemberId id = 0;
     tokens::Micros deadline = 0;
   };
-  PartOfProcess(DividedProcess& process, detail::DomainMember& member, std::uint32_t part);
+  PartOfProcess(DividedProcess& process, detail::DomainMember& member);
   ~PartOfProcess() { member_.detach(); }
   void loop_within(Time delay);
   /// The current life, with its latest deadline.
@@ -198,7 +198,6 @@ class PartOfProcess {
 
   DividedProcess& process_;
   detail::DomainMember& member_;
-  const std::uint32_t part_;
   std::vector<Life> lives_;
   Time next_ = 0;
 };

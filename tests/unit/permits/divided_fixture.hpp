@@ -124,7 +124,7 @@ struct DomainByHand {
   /// Makes rounds until it has taken so many permits.
   std::vector<Permit> take(ports::Limiter& limiter, std::size_t count) {
     std::vector<Permit> taken;
-    limiter.expect(count);
+    limiter.expect(static_cast<std::int64_t>(count));
     EXPECT_TRUE(eventually([&] {
       limiter.when_free([] {});
       round();
