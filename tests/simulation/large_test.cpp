@@ -103,7 +103,8 @@ class LargeWorld {
                       .was = {},
                       .knows_rest = true};
     settings.next_id = [this] { return random_.next() | 1; };
-    Seat& seat = seats_.emplace_back(Member(settings), limiter, "limiter-" + std::to_string(limiter));
+    seats_.push_back({.member = Member(settings), .limiter = limiter, .name = "limiter-" + std::to_string(limiter)});
+    Seat& seat = seats_.back();
     seat.member.declare(seat.name, limits_[limiter], false);
     parts_.at(part_of(seat.name, size_.parts)).seats.push_back(&seat);
   }
