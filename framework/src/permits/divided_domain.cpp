@@ -270,8 +270,7 @@ bool DividedDomain::set_limit(const std::string& limiter, std::optional<std::int
   must_not_be_halted();
   if (const std::string why = member->halted(); !why.empty()) throw Error(Code::member_halted, why);
   if (member->is_closed()) look_soon();
-  const auto left = std::chrono::ceil<milliseconds>(until - std::chrono::steady_clock::now());
-  return member->set_limit(limiter, limit, std::max(left, milliseconds{0})).value_or(false);
+  return member->set_limit(limiter, limit, time_left(until)).value_or(false);
 }
 
 // --- partitions ------------------------------------------------------------------------------------------------------
@@ -300,10 +299,8 @@ void DividedDomain::on_revoked(const std::string& group, std::span<const TopicPa
 bool DividedDomain::wait_until_joined(milliseconds timeout) {
   const auto until = deadline_after(timeout);
   const Members all = members();
-  return std::all_of(all.begin(), all.end(), [&](const auto& member) {
-    const auto left = std::chrono::ceil<milliseconds>(until - std::chrono::steady_clock::now());
-    return member->wait_until_joined(std::max(left, milliseconds{0}));
-  });
+  return std::all_of(all.begin(), all.end(),
+                     [&](const auto& member) { return member->wait_until_joined(time_left(until)); });
 }
 
 PermitsView DividedDomain::permits() const {

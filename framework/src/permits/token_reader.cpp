@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <deque>
 #include <map>
-#include <random>
 #include <set>
 #include <utility>
 
@@ -14,7 +12,6 @@
 #include "support/deadline.hpp"
 #include "tokens/apply.hpp"
 #include "tokens/describe.hpp"
-#include "tokens/snapshot.hpp"
 #include "tokens/wire.hpp"
 
 namespace turnstile {
@@ -180,7 +177,7 @@ std::optional<TokenReader::Upcoming> TokenReader::peek(milliseconds timeout) {
   // A log may return early with no record.
   const auto late = detail::deadline_after(timeout);
   do {
-    impl_->fetch(std::chrono::ceil<milliseconds>(std::max(late - steady_clock::now(), steady_clock::duration::zero())));
+    impl_->fetch(detail::time_left(late));
   } while (impl_->upcoming.empty() && steady_clock::now() < late);
   if (impl_->upcoming.empty()) return std::nullopt;
   return Upcoming{.position = impl_->upcoming.front().position, .time_ms = impl_->upcoming.front().time_ms};
