@@ -1,6 +1,6 @@
 // Deletes old ids, window by window of the table's blocks. A repeated `DELETE … WHERE seen_at < x LIMIT n` walks over
-// everything that it has deleted before; this reads each block once. The block range index on seen_at returns the first
-// and the last block with old rows, so that young rows are not read.
+// everything that it has deleted before; this reads each block once, after it has looked for the first and the last block
+// with old rows.
 // In a partitioned inbox each partition has its own blocks and row numbers. Responses are deleted after their ids.
 
 #include <algorithm>
@@ -14,8 +14,7 @@ namespace {
 
 constexpr Patience kScan{600'000};
 constexpr Patience kBatch{60'000};
-// 128 blocks hold about 15,000 rows of the inbox: a window is one or two batches, and one entry of the block range
-// index.
+// 128 blocks hold about 15,000 rows of the inbox: a window is one or two batches.
 constexpr std::int64_t kWindowBlocks = 128;
 
 std::string tid(std::int64_t block) { return "(" + std::to_string(block) + ",0)"; }
