@@ -250,6 +250,20 @@ TEST_P(InboxContract, a_rivals_open_transaction_is_waited_for) {  // hazard: blo
   }
 }
 
+TEST_P(InboxContract, a_rivals_open_transaction_is_waited_for_by_a_batch) {  // hazard: blocked-insert
+  ASSERT_EQ(once({"c"}), "f");
+  for (const bool rival_commits : {true, false}) {
+    const std::string id = rival_commits ? "committed" : "rolled back";
+    const auto rival = store().open_session();
+    ASSERT_EQ(admit(*rival, {id, id + "!"}), "ff");
+    auto waiting = std::async(std::launch::async, [&] { return once({id + "?", id, "c", id + "!"}); });
+    EXPECT_EQ(waiting.wait_for(200ms), std::future_status::timeout) << "did not wait";
+    rival_commits ? rival->commit() : rival->rollback();
+    EXPECT_EQ(waiting.get(), rival_commits ? "fddd" : "ffdf");
+    EXPECT_EQ(once({id, id + "!", id + "?"}), "ddd");
+  }
+}
+
 TEST_P(InboxContract, waiting_for_a_rival_is_bounded) {  // hazard: blocked-insert
   const auto rival = store().open_session();
   admit(*rival, {"a"});
@@ -257,6 +271,7 @@ TEST_P(InboxContract, waiting_for_a_rival_is_bounded) {  // hazard: blocked-inse
   ports::InboxScope impatient = scope(fence_);
   impatient.lock_timeout = 50ms;
   EXPECT_THROW(admit(*session, impatient, entries({"a"})), StoreBusy);
+  EXPECT_THROW(admit(*session, impatient, entries({"a", "b"})), StoreBusy);
   rival->rollback();
   EXPECT_EQ(admit(*session, impatient, entries({"a"})), "f");
 }

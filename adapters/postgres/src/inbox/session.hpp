@@ -66,6 +66,7 @@ class Session final : public ports::InboxSession, public Transaction {
                                      const Admit& admit);
   void start(const ports::InboxScope& scope);
   std::vector<ports::Admission> admit(const ports::InboxScope& scope, std::span<const ports::InboxEntry> entries);
+  Answers take_in(const ports::InboxScope& scope, std::span<const ports::InboxEntry> entries);
   std::vector<ports::Admission> admit_shared(const ports::InboxScope& scope, std::span<const ports::InboxEntry> entries,
                                              std::span<const ports::InboxShare> shares);
   /// `rows`: a row without an id, and the fresh ids.
@@ -146,6 +147,7 @@ class Session final : public ports::InboxSession, public Transaction {
   bool savepoints_ = false;               // this transaction has had some
   bool ended_ = false;                    // by the handler, in this transaction
   std::optional<ConnectionLost> lost_;    // lost in this transaction
+  std::size_t contended_batches_ = 0;     // that expect others to store the same ids
   bool touched_ = false;                  // a handler has sent a statement that may have changed the session
   bool prepared_ = false;                 // it may have prepared statements
   std::array<std::string, 4> plain_;      // statements that change no session, so that each is parsed once

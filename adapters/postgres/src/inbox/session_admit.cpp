@@ -12,6 +12,14 @@
 
 namespace turnstile::postgres {
 
+namespace {
+
+constexpr std::string_view kUniqueViolation = "23505";
+/// A batch that finds out costs as much as two.
+constexpr std::size_t kContendedBatches = 100;
+
+}  // namespace
+
 std::vector<ports::Admission> Session::begin(const ports::InboxScope& scope,
                                              std::span<const ports::InboxEntry> entries) {
   return open(scope, entries, [&] { return admit(scope, entries); });
@@ -67,7 +75,9 @@ void Session::send_entries(std::span<const ports::InboxEntry> entries) {
   }
   add_uuid_array(to, order_.size(), [&](std::size_t i) -> const MessageId& { return at(i).id; });
   add_int8_array(to, order_.size(), [&](std::size_t i) { return std::optional(at(i).offset); });
-  add_int8_array(to, order_.size(), [&](std::size_t i) { return at(i).fingerprint; });
+  if (std::any_of(entries.begin(), entries.end(), [](const auto& entry) { return entry.fingerprint.has_value(); }))
+    add_int8_array(to, order_.size(), [&](std::size_t i) { return at(i).fingerprint; });
+  else to.add_null(0);
 }
 
 void Session::add_timeouts(const ports::InboxScope& scope) {
@@ -98,17 +108,43 @@ void Session::start(const ports::InboxScope& scope) {
 
 std::vector<ports::Admission> Session::admit(const ports::InboxScope& scope,
                                              std::span<const ports::InboxEntry> entries) {
-  const Statements& sql = shared_->statements;
   start(scope);
   fenced_ = scope.fence.has_value();
   if (numbers_records(scope.mode) && !entries.empty()) return admit_numbered(scope, entries);
-  add_scope(scope);
-  send_entries(entries);
-  const Statements::Admit& admit = scope.fence ? sql.fenced : sql.free;
-  loan_->pipeline.add(order_.size() == 1 ? admit.one : admit.many, kCaller, Pipeline::Keep::binary);
-  const Answers answers = finish();
+  const Answers answers = take_in(scope, entries);
   if (PQntuples(answers.kept.back().get()) == 0) throw_fenced(*scope.fence);
   return admissions_of(answers.kept.back().get(), scope.handler, entries);
+}
+
+/// Another transaction may store one of the ids meanwhile. That is rare, unless a topic gets each message twice, so the
+/// usual statement then fails, and the next batches use the one that waits.
+Answers Session::take_in(const ports::InboxScope& scope, std::span<const ports::InboxEntry> entries) {
+  Pipeline& pipeline = loan_->pipeline;
+  const Statements& sql = shared_->statements;
+  const Statements::Admit& admit = scope.fence ? sql.fenced : sql.free;
+  const auto add = [&](const std::string& statement) {
+    add_scope(scope);
+    send_entries(entries);
+    pipeline.add(statement, kCaller, Pipeline::Keep::binary);
+  };
+  if (order_.size() == 1) {
+    add(admit.one);
+    return finish();
+  }
+  if (contended_batches_ == 0) {
+    pipeline.add(sql.look_up_by_index, kCaller);
+    add(admit.many);
+    Answers answers;
+    pipeline.finish(answers);
+    if (!answers.failure) return answers;
+    if (answers.failure->error.sqlstate != kUniqueViolation) throw_failure(*answers.failure);
+    contended_batches_ = kContendedBatches;
+    pipeline.add("ROLLBACK", kCaller);
+    start(scope);
+  }
+  --contended_batches_;
+  add(admit.many_contended);
+  return finish();
 }
 
 std::vector<ports::Admission> Session::admit_shared(const ports::InboxScope& scope,

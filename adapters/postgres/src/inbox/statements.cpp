@@ -49,8 +49,29 @@ constexpr std::string_view kTakeIn = R"(
 ), fresh AS (
   INSERT INTO @.inbox (handler, id, slot, record_offset, fingerprint))";
 
+/// Of the transaction in progress, until kMany restores it.
+constexpr std::string_view kLookUpByIndex = R"(
+SELECT pg_catalog.set_config('turnstile.seqscan', pg_catalog.current_setting('enable_seqscan'), true),
+       pg_catalog.set_config('enable_seqscan', 'off', true))";
+
+/// ON CONFLICT inserts each row on trial, with a lock and a record in the log of its own: a sixth of the whole
+/// transaction. So the ids are looked up, and those that are missing are inserted. If another transaction stores one of
+/// them meanwhile, the statement fails with a unique violation. A plan from when the inbox was small could read all of it
+/// for each id, so the index is prescribed while it is planned.
 /// The ids are sorted, and ORDER BY tells the planner (hazard: insert-order).
 constexpr std::string_view kMany = R"(
+  SELECT $3::smallint, e.id, $4::integer, e.record_offset, e.fingerprint
+    FROM (SELECT unnest($7::uuid[]) AS id, unnest($8::bigint[]) AS record_offset, unnest($9::bigint[]) AS fingerprint) AS e
+   WHERE EXISTS (SELECT 1 FROM owner)
+     AND (SELECT true FROM @.inbox i WHERE i.handler = $3::smallint AND i.id = e.id LIMIT 1) IS NULL
+   ORDER BY e.id RETURNING id
+)
+SELECT NULL::uuid FROM owner
+ WHERE pg_catalog.set_config('enable_seqscan', pg_catalog.current_setting('turnstile.seqscan'), true) IS NOT NULL
+UNION ALL SELECT id FROM fresh)";
+
+/// Waits for other transactions that store the same ids.
+constexpr std::string_view kManyContended = R"(
   SELECT $3::smallint, e.id, $4::integer, e.record_offset, e.fingerprint
     FROM unnest($7::uuid[], $8::bigint[], $9::bigint[]) AS e (id, record_offset, fingerprint)
    WHERE EXISTS (SELECT 1 FROM owner) ORDER BY e.id)";
@@ -383,10 +404,15 @@ class InSchema {
 Statements::Statements(const std::string& schema) {
   const InSchema in(schema);
   begin = "BEGIN ISOLATION LEVEL READ COMMITTED";
-  fenced = {in(kOwner) + in(kFenced) + in(kTakeIn) + in(kMany) + in(kAdmitted),
-            in(kOwner) + in(kFenced) + in(kTakeIn) + in(kOne) + in(kAdmitted)};
-  free = {in(kOwner) + in(kFree) + in(kTakeIn) + in(kMany) + in(kAdmitted),
-          in(kOwner) + in(kFree) + in(kTakeIn) + in(kOne) + in(kAdmitted)};
+  look_up_by_index = kLookUpByIndex;
+  const auto admit = [&](std::string_view owner) {
+    const std::string take_in = in(kOwner) + in(owner) + in(kTakeIn);
+    return Admit{.many = take_in + in(kMany),
+                 .many_contended = take_in + in(kManyContended) + in(kAdmitted),
+                 .one = take_in + in(kOne) + in(kAdmitted)};
+  };
+  fenced = admit(kFenced);
+  free = admit(kFree);
   shared = in(kOwner) + in(kFencedShared) + in(kTakeIn) + in(kManyShared) + in(kAdmittedShared);
   add_progress = in(kOwner) + in(kFenced) + in(kAddProgress);
   lock_progress = in(kLockProgress);

@@ -11,9 +11,11 @@ struct Statements {
   // The transaction of a batch.
   std::string begin;
   struct Admit {
-    std::string many;
+    std::string many;  ///< after look_up_by_index
+    std::string many_contended;
     std::string one;
   };
+  std::string look_up_by_index;
   Admit fenced;
   Admit free;
   std::string shared;
