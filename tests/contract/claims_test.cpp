@@ -12,6 +12,7 @@ namespace turnstile::test {
 namespace {
 
 using namespace std::chrono_literals;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -110,6 +111,27 @@ TEST_P(ClaimsContract, what_runs_is_the_record_itself_or_a_copy) {
   fence_ = InboxContract::claim(1);
   EXPECT_EQ(claim_entries(by("two"), {here}), "r");
   EXPECT_TRUE(last_[0].is_copy) << "the same offset of another partition";
+}
+
+TEST_P(ClaimsContract, new_messages_are_claimed_beside_others) {
+  claim(by("one"), {"done", "failed", "running"});
+  end("one", {ended("done", 1), ended("failed", 1, ports::ClaimEnd::Kind::failed)});
+  EXPECT_EQ(claim(by("two"), {"a", "done", "b"}), "cdc");
+  EXPECT_EQ(claim(by("two"), {"c", "running", "failed", "done", "d"}), "crcdc");
+  EXPECT_EQ(last_[0].fence, 1);
+  EXPECT_EQ(last_[2].fence, 2);
+  EXPECT_EQ(claim(by("two"), {"e", "f"}), "cc");
+  EXPECT_THAT(
+      end("two", {ended("a", 1), ended("b", 1), ended("c", 1), ended("failed", 2), ended("d", 1), ended("f", 1)}),
+      Each(true));
+}
+
+/// Another process may run the handler in another mode.
+TEST_P(ClaimsContract, are_ended_although_another_has_stored_an_id) {
+  claim(by("one"), {"a", "b", "c"});
+  EXPECT_EQ(once({"b"}), "f");
+  EXPECT_THAT(end("one", {ended("a", 1), ended("b", 1), ended("c", 1)}), Each(true));
+  EXPECT_EQ(claim(by("two"), {"a", "b", "c"}), "ddd");
 }
 
 TEST_P(ClaimsContract, equal_ids_of_one_call_are_claimed_once) {

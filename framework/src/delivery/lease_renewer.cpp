@@ -42,9 +42,13 @@ LeaseRenewer::Hold::~Hold() {
 }
 
 void LeaseRenewer::Hold::let_go(std::span<const ports::ClaimEnd> ends) {
+  std::vector<MessageId> ended;
+  ended.reserve(ends.size());
+  for (const ports::ClaimEnd& end : ends) ended.push_back(end.claim.id);
+  std::sort(ended.begin(), ended.end());
   const std::lock_guard lock(renewer_.mutex_);
   std::erase_if(place_->claims, [&](const ports::HeldClaim& claim) {
-    return std::any_of(ends.begin(), ends.end(), [&](const ports::ClaimEnd& end) { return end.claim.id == claim.id; });
+    return std::binary_search(ended.begin(), ended.end(), claim.id);
   });
 }
 

@@ -14,7 +14,6 @@ namespace turnstile::postgres {
 
 namespace {
 
-constexpr std::string_view kUniqueViolation = "23505";
 /// A batch that finds out costs as much as two.
 constexpr std::size_t kContendedBatches = 100;
 
@@ -182,17 +181,9 @@ std::vector<ports::Admission> Session::admit_shared(const ports::InboxScope& sco
 std::vector<ports::Admission> Session::admissions_of(const PGresult* rows, HandlerId handler,
                                                      std::span<const ports::InboxEntry> entries) {
   std::vector<ports::Admission> admissions(entries.size(), ports::Admission::duplicate);
-  auto expected = order_.begin();
+  PlaceOfId place_of(order_, [&](std::uint32_t entry) -> const MessageId& { return entries[entry].id; });
   for (int row = 0; row < PQntuples(rows); ++row) {
-    if (PQgetisnull(rows, row, 0)) continue;
-    const MessageId id = id_in(rows, row);
-    // Usually they come back in the order in which they were sent.
-    if (expected == order_.end() || entries[*expected].id != id) {
-      expected = std::lower_bound(order_.begin(), order_.end(), id, [&](std::uint32_t index, const MessageId& sought) {
-        return entries[index].id < sought;
-      });
-    }
-    admissions[*expected++] = ports::Admission::fresh;
+    if (!PQgetisnull(rows, row, 0)) admissions[place_of(id_in(rows, row))] = ports::Admission::fresh;
   }
   compare_fingerprints(handler, entries, admissions);
   return admissions;

@@ -58,19 +58,19 @@ SELECT pg_catalog.set_config('turnstile.seqscan', pg_catalog.current_setting('en
 /// transaction. So the ids are looked up, and those that are missing are inserted. If another transaction stores one of
 /// them meanwhile, the statement fails with a unique violation. A plan from when the inbox was small could read all of it
 /// for each id, so the index is prescribed while it is planned.
-/// The ids are sorted, and ORDER BY tells the planner (hazard: insert-order).
+/// The ids are sorted, and a list is read in its order (hazard: insert-order).
 constexpr std::string_view kMany = R"(
   SELECT $3::smallint, e.id, $4::integer, e.record_offset, e.fingerprint
     FROM (SELECT unnest($7::uuid[]) AS id, unnest($8::bigint[]) AS record_offset, unnest($9::bigint[]) AS fingerprint) AS e
    WHERE EXISTS (SELECT 1 FROM owner)
      AND (SELECT true FROM @.inbox i WHERE i.handler = $3::smallint AND i.id = e.id LIMIT 1) IS NULL
-   ORDER BY e.id RETURNING id
+  RETURNING id
 )
 SELECT NULL::uuid FROM owner
  WHERE pg_catalog.set_config('enable_seqscan', pg_catalog.current_setting('turnstile.seqscan'), true) IS NOT NULL
 UNION ALL SELECT id FROM fresh)";
 
-/// Waits for other transactions that store the same ids.
+/// Waits for other transactions that store the same ids. ORDER BY tells the planner that they are sorted.
 constexpr std::string_view kManyContended = R"(
   SELECT $3::smallint, e.id, $4::integer, e.record_offset, e.fingerprint
     FROM unnest($7::uuid[], $8::bigint[], $9::bigint[]) AS e (id, record_offset, fingerprint)
@@ -435,11 +435,16 @@ Statements::Statements(const std::string& schema) {
   publish_text = in(kPublishText);
   schedule = in(kSchedule);
   schedule_text = in(kScheduleText);
-  take_claims = in(kOwner) + in(kFenced) + in(kTakeClaims);
-  take_free_claims = in(kOwner) + in(kFree) + in(kTakeClaims);
+  const auto take_claims_of = [&](std::string_view owner) {
+    const std::string take = in(kOwner) + in(owner);
+    return TakeClaims{.any = take + in(kTakeClaims), .new_ones = take + in(kTakeNewClaims)};
+  };
+  take_claims = take_claims_of(kFenced);
+  take_free_claims = take_claims_of(kFree);
   drop_done_claims = in(kDropDoneClaims);
   begin_claims = in(select_held("")) + in(kBeginClaims);
-  end_claims = in(select_held("bytea")) + in(kEndClaims);
+  end_claims = in(kEndClaims) + in(kEnded) + in(kWhichEnded);
+  end_claims_contended = in(kEndClaims) + in(kEndedContended) + in(kWhichEnded);
   find_by_index = kFindByIndex;
   fail_claims = in(select_held("text")) + in(kFailClaims);
   give_claims_back = in(select_held("")) + in(kGiveClaimsBack);

@@ -39,11 +39,16 @@ struct Statements {
   std::string schedule_text;
 
   // Claims.
-  std::string take_claims;
-  std::string take_free_claims;
+  struct TakeClaims {
+    std::string any;
+    std::string new_ones;
+  };
+  TakeClaims take_claims;
+  TakeClaims take_free_claims;
   std::string drop_done_claims;
   std::string begin_claims;
-  std::string end_claims;
+  std::string end_claims;  ///< after find_by_index, as the next
+  std::string end_claims_contended;
   std::string find_by_index;
   std::string fail_claims;
   std::string give_claims_back;

@@ -31,6 +31,8 @@ struct ServerError {
 
 ServerError server_error(const PGresult* result);
 
+inline constexpr std::string_view kUniqueViolation = "23505";
+
 /// The connection is lost. For use inside this adapter only: its meaning depends on what was in progress.
 struct ConnectionLost {
   ServerError last_words;   ///< `sqlstate` is empty if the server sent no error
