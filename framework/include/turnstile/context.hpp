@@ -44,7 +44,7 @@ class Context {
     const TraceContext* trace = nullptr;    ///< see trace(); null if no tracer records the message's trace
   };
   /// The runtime and tests construct it.
-  explicit Context(const Fields& fields) : fields_(fields) {}
+  explicit Context(Fields fields) : fields_(std::move(fields)) {}
 
   /// The transaction that also holds the inbox row. Throws std::logic_error if the topic's mode runs handlers outside
   /// of a transaction.

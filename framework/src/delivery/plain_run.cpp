@@ -80,7 +80,7 @@ HandlerCall PlainRun::call(std::span<const Message> messages, std::span<const Me
     given.message = &messages.front();
     given.trace = unit_.begin_trace(*alone);
   }
-  Context context(given);
+  Context context(std::move(given));
   return call_handler(unit_, messages, context, {}, alone);
 }
 

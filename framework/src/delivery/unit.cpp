@@ -13,9 +13,8 @@ Unit::Unit(Topic& topic, std::span<const Work> works, const OwnedPartition& plac
       place_(place),
       session_(session),
       watch_(watch),
-      items_(works.size()),
+      items_(works.begin(), works.end()),
       started_(std::chrono::steady_clock::now()) {
-  for (std::size_t i = 0; i < works.size(); ++i) items_[i].work = &works[i];
   result_.counts.topic = plan().topic;
   result_.counts.partition = place.at.partition;
   result_.counts.handler = plan().handler;

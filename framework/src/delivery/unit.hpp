@@ -22,7 +22,9 @@ namespace turnstile::detail {
 
 /// One message while its unit runs.
 struct UnitItem {
-  const Work* work = nullptr;
+  explicit UnitItem(const Work& of) : work(&of) {}
+
+  const Work* work;
   std::optional<MessageId> id{};                         ///< absent in a mode without ids
   StampedRequest request{};                              ///< only if producers number their messages
   ports::Admission admission = ports::Admission::fresh;  ///< the inbox's decision in its last transaction

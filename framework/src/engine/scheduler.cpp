@@ -95,7 +95,7 @@ bool Scheduler::next(LaneUnit& unit, WorkerSlot& slot) {
       lock.lock();
     }
     if (picked) {
-      if (waiting_ > 0) work_.notify_one();  // there may be more: each woken worker wakes the next
+      if (waiting_ > 0 && has_more(now)) work_.notify_one();  // each woken worker wakes the next
       return true;
     }
     if (changes_ != seen) continue;  // while it requested a permit, without the lock
@@ -106,6 +106,12 @@ bool Scheduler::next(LaneUnit& unit, WorkerSlot& slot) {
     --waiting_;
   }
   return false;
+}
+
+/// Whether another worker may find a unit.
+bool Scheduler::has_more(SteadyTime now) const {
+  return std::any_of(lanes_.begin(), lanes_.end(),
+                     [&](const LanePtr& lane) { return lane->may_start() && lane->lane.ready(now); });
 }
 
 void Scheduler::wake_one() noexcept {
@@ -281,7 +287,9 @@ void Scheduler::finish(LaneUnit& unit, std::vector<UnitResult> results, WorkerSl
         feed = true;
       }
       if (lane.phase != LaneState::Phase::open && lane.lane.running() == 0) idle_.notify_all();
-      else if (lane.lane.ready(now)) wake_one();
+      // This worker looks for the next unit itself, and wakes another one if there are more. With a limiter, another
+      // one also requests a permit. What waits for quiet may start now.
+      else if (wants_quiet_ || (lane.topic.limiter && lane.lane.ready(now))) wake_one();
     };
     if (unit.unclaimed) topic.unclaimed += results.front().counts.unclaimed;
     else
@@ -303,7 +311,7 @@ void Scheduler::finish(LaneUnit& unit, std::vector<UnitResult> results, WorkerSl
       wake_all();
     }
     feed = broken_.has_value();  // the polling thread must see it
-    end(*unit.lane);
+    end(*unit.lane);             // this worker looks for the next unit, and wakes another one if there are more
     for (const LaneWork& other : unit.others) end(*other.lane);
   }
   if (feed) room_again_();

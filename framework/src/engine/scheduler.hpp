@@ -82,7 +82,6 @@ class Scheduler {
   }
   // Only inside locked():
   [[nodiscard]] const std::vector<LanePtr>& lanes_unlocked() const noexcept { return lanes_; }
-  /// Whether no worker has work.
   [[nodiscard]] bool all_idle_unlocked() const noexcept;
   /// The store knows a newer owner of the lane.
   void fence_unlocked(LaneState& lane, SteadyTime now, const std::string& why);
@@ -102,6 +101,7 @@ class Scheduler {
     SteadyTime until = SteadyTime::max();  ///< when the crowd ends at the latest for which a lane waits
   };
   bool pick(LaneUnit& unit, SteadyTime now, Missing& missing);
+  [[nodiscard]] bool has_more(SteadyTime now) const;
   bool pick_from(const LanePtr& lane, LaneUnit& unit, SteadyTime now, Missing& missing);
   bool find_permit(TopicState& topic, LaneUnit& unit, Missing& missing);
   bool has_permit(TopicState& topic, Missing& missing);

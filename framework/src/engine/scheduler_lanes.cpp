@@ -62,7 +62,8 @@ void Scheduler::feed(LaneState& lane, std::unique_ptr<ports::Block> block) {
   if (lane.topic.runner.services().tracer) note_arrival(lane, *block);
   lane.lane.add(std::move(block));
   spent = lane.lane.take_spent();
-  wake_one();
+  // While its order lets none of them start, the worker that ends the one before looks for the next.
+  if (lane.topic.limiter || lane.lane.ready(steady_clock::now())) wake_one();
 }
 
 bool Scheduler::drain(std::span<const LanePtr> lanes, SteadyTime deadline, const std::function<bool()>& give_up) {
