@@ -24,6 +24,14 @@ constexpr double kShortNs = 5e6;
 /// This few messages are not worth a transaction of their own while the processors are busy with others.
 constexpr std::size_t kFewMessages = 16;
 
+/// Few messages wait.
+bool has_few(const LaneState& lane) { return lane.lane.unsettled() - lane.lane.running() < kFewMessages; }
+
+/// Its statements and COMMIT take longer than the handlers of some messages, and its partitions share a transaction.
+bool waits_for_disk(const TopicState& topic) {
+  return topic.runner.can_share() && topic.handler_ns * static_cast<double>(kFewMessages) < topic.transaction_ns;
+}
+
 /// How long its messages and transactions take.
 void note_times(TopicState& topic, const std::vector<UnitResult>& results) {
   double messages = 0, in_handlers = 0;
@@ -211,21 +219,27 @@ void Scheduler::want_no_quiet(std::span<const LanePtr> lanes) {
 /// More concurrent short transactions than processors only queue for processors. If that many run, a new message waits
 /// for the first of them to end. It then shares the next transaction with the messages that came in the meantime. It
 /// waits no longer than a short transaction takes, even if others start meanwhile.
+/// Transactions of a few messages that wait for the disk only queue for it, so one of them is enough. A message waits
+/// for it for as long as a disk may stand still.
 bool Scheduler::is_crowded(LaneState& lane, SteadyTime now, Missing& missing) {
   const TopicState& topic = lane.topic;
-  if (!topic.needs_store() || topic.mean_ns <= 0 || topic.mean_ns > kShortNs) return false;
-  if (lane.lane.unsettled() - lane.lane.running() >= kFewMessages) return false;
-  constexpr std::chrono::nanoseconds kShort{static_cast<std::int64_t>(kShortNs)};
+  if (!topic.needs_store() || topic.mean_ns <= 0 || topic.mean_ns > kShortNs || !has_few(lane)) return false;
+  const bool for_disk = waits_for_disk(topic);
+  const std::chrono::nanoseconds most{static_cast<std::int64_t>(for_disk ? kTransactionNs : kShortNs)};
   std::size_t running = 0;
   SteadyTime first_over = SteadyTime::max();
   for (const WorkerSlot& slot : slots_) {
-    if (slot.lanes.empty() || !slot.lanes.front()->topic.needs_store() || now - slot.since >= kShort) continue;
+    if (slot.lanes.empty() || now - slot.since >= most) continue;
+    const LaneState& other = *slot.lanes.front();
+    const bool counts =
+        for_disk ? waits_for_disk(other.topic) && other.lane.running() < kFewMessages : other.topic.needs_store();
+    if (!counts) continue;
     ++running;
-    first_over = std::min(first_over, slot.since + kShort);
+    first_over = std::min(first_over, slot.since + most);
   }
-  if (running < processors_) return false;
+  if (running < (for_disk ? 1 : processors_)) return false;
   if (!lane.crowded_since) lane.crowded_since = now;
-  const SteadyTime patience = *lane.crowded_since + kShort;
+  const SteadyTime patience = *lane.crowded_since + most;
   if (now >= patience) return false;
   missing.until = std::min({missing.until, first_over, patience});
   return true;

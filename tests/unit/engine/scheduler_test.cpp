@@ -179,6 +179,61 @@ TEST(Scheduler, a_few_messages_do_not_wait_for_longer_than_a_short_transaction) 
   EXPECT_GE(started, 15) << "of 20";
 }
 
+/// A lane with a running unit, and one with a message that came meanwhile. Both topics have the same handler.
+class Disk {
+ public:
+  /// `running`: the messages of the unit.
+  explicit Disk(int running, double handler_ns = 1e3) {
+    for (TopicState* topic : {first_.get(), second_.get()}) {
+      topic->mean_ns = 1e6;
+      topic->transaction_ns = 3e6;
+      topic->handler_ns = handler_ns;
+    }
+    add(*first_, 0, running);
+    scheduler_.next(unit_, scheduler_.add_worker());
+    add(*second_, 1, 1);
+  }
+  TopicState& of_the_unit() { return *first_; }
+  /// The time until the message starts.
+  steady_clock::duration starts_after() {
+    LaneUnit unit;
+    scheduler_.next(unit, scheduler_.add_worker());
+    return steady_clock::now() - began_;
+  }
+
+ private:
+  void add(TopicState& topic, int partition, int messages) {
+    auto lane = std::make_shared<LaneState>(topic, OwnedPartition{.at = {"t", partition}, .fence = {}});
+    scheduler_.open(lane);
+    scheduler_.feed(*lane, block("t", partition, messages));
+  }
+  std::shared_ptr<RunLog> run_log_ = quiet_log();
+  std::unique_ptr<TopicState> first_ = transactional_topic(run_log_), second_ = transactional_topic(run_log_);
+  Scheduler scheduler_{Window{}, run_log_, [] {}};
+  LaneUnit unit_;
+  steady_clock::time_point began_ = steady_clock::now();
+};
+
+/// It starts after 50 ms, because the other one does not end.
+TEST(Scheduler, a_message_waits_for_a_transaction_that_waits_for_the_disk) {
+  const auto waited = Disk(1).starts_after();
+  EXPECT_GE(waited, 40ms);
+  EXPECT_LT(waited, 5s);
+}
+
+TEST(Scheduler, a_message_does_not_wait_for_many_messages) {
+  EXPECT_TRUE(starts_at_once([] { return Disk(40).starts_after(); }));
+}
+
+TEST(Scheduler, a_message_does_not_wait_for_a_handler_that_takes_long) {
+  EXPECT_TRUE(starts_at_once([] {
+    Disk disk(1);
+    disk.of_the_unit().handler_ns = 1e9;
+    return disk.starts_after();
+  }));
+  EXPECT_TRUE(starts_at_once([] { return Disk(1, 1e6).starts_after(); }));
+}
+
 /// A worker that waits must sleep. Where nothing can start, it must not look again and again.
 class WaitingWorker : public ::testing::Test {
  protected:
