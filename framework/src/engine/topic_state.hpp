@@ -38,6 +38,7 @@ struct TopicState {
   // Moving averages of mode transactional; 0: not known yet.
   double handler_ns = 0;       ///< of a message's time in its handler
   double transaction_ns = 0;   ///< of a transaction's own statements, with COMMIT
+  double commit_ns = 0;        ///< of which COMMIT, with the statements that go out with it
   std::int64_t unclaimed = 0;  ///< messages that ran unclaimed since the outage began
   [[nodiscard]] bool needs_store() const noexcept { return runner.plan().mode != Mode::at_least_once; }
   [[nodiscard]] bool fails_open() const noexcept { return runner.plan().store_down == StoreDownPolicy::run; }

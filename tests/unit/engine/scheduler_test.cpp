@@ -187,6 +187,7 @@ class Disk {
     for (TopicState* topic : {first_.get(), second_.get()}) {
       topic->mean_ns = 1e6;
       topic->transaction_ns = 3e6;
+      topic->commit_ns = 2.9e6;
       topic->handler_ns = handler_ns;
     }
     add(*first_, 0, running);
@@ -232,6 +233,14 @@ TEST(Scheduler, a_message_does_not_wait_for_a_handler_that_takes_long) {
     return disk.starts_after();
   }));
   EXPECT_TRUE(starts_at_once([] { return Disk(1, 1e6).starts_after(); }));
+}
+
+TEST(Scheduler, a_message_does_not_wait_if_the_disk_is_not_what_takes_time) {
+  EXPECT_TRUE(starts_at_once([] {
+    Disk disk(1);
+    disk.of_the_unit().commit_ns = 1.5e6;
+    return disk.starts_after();
+  }));
 }
 
 /// A worker that waits must sleep. Where nothing can start, it must not look again and again.
