@@ -105,10 +105,10 @@ bool Scheduler::next(LaneUnit& unit, WorkerSlot& slot) {
   return false;
 }
 
-/// Whether another worker may find a unit.
+/// Whether another worker may find a unit, or must wait until one is due.
 bool Scheduler::has_more(SteadyTime now) const {
-  return std::any_of(lanes_.begin(), lanes_.end(),
-                     [&](const LanePtr& lane) { return lane->may_start() && lane->lane.ready(now); });
+  const auto is_ready = [&](const LanePtr& lane) { return lane->may_start() && lane->lane.ready(now); };
+  return std::any_of(lanes_.begin(), lanes_.end(), is_ready) || next_event(now) != SteadyTime::max();
 }
 
 void Scheduler::wake_one() noexcept {

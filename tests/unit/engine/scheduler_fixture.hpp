@@ -31,7 +31,8 @@ inline std::shared_ptr<RunLog> quiet_log() {
 
 inline std::unique_ptr<TopicState> transactional_topic(const std::shared_ptr<RunLog>& run_log,
                                                        std::shared_ptr<ports::Limiter> limiter = nullptr,
-                                                       std::optional<int> batch = std::nullopt) {
+                                                       std::optional<int> batch = std::nullopt,
+                                                       std::optional<Order> order = std::nullopt) {
   const auto inbox = std::make_shared<testing::MemoryInbox>();
   TopicRunner::Services services;
   services.store = inbox;
@@ -39,6 +40,7 @@ inline std::unique_ptr<TopicState> transactional_topic(const std::shared_ptr<Run
   TopicSettings settings;
   settings.mode = Mode::transactional;
   if (batch) settings.batch = *batch;
+  if (order) settings.order = *order;
   return std::make_unique<TopicState>(
       plan_topic("t", settings), [](const Message&) {} | transactional(), inbox->register_handler("t"), services,
       std::move(limiter));

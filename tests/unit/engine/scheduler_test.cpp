@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <pthread.h>
 
+#include <atomic>
 #include <ctime>
 #include <thread>
 
@@ -29,6 +30,35 @@ TEST(Scheduler, without_a_transaction_the_first_units_have_one_message) {
     ASSERT_TRUE(scheduler.next(unit, scheduler.add_worker()));
     EXPECT_EQ(unit.works.size(), plain ? 1U : 8U) << plain;
   }
+}
+
+/// One worker ends a unit: a message of it has failed and is due later, another one starts at once and does not end.
+TEST(Scheduler, an_idle_worker_takes_a_retry_that_is_due_while_another_worker_is_busy) {
+  const auto run_log = quiet_log();
+  const auto topic = transactional_topic(run_log, nullptr, std::nullopt, Order::none);
+  Scheduler scheduler(Window{}, run_log, [] {});
+  const auto lane = std::make_shared<LaneState>(*topic, OwnedPartition{.at = {"t", 0}, .fence = {}});
+  scheduler.open(lane);
+  scheduler.feed(*lane, block("t", 0, 2));
+  WorkerSlot& busy = scheduler.add_worker();
+  LaneUnit unit;
+  ASSERT_TRUE(scheduler.next(unit, busy));
+  ASSERT_EQ(unit.works.size(), 2U);
+  std::atomic<bool> took{false};
+  std::thread idle([&, &slot = scheduler.add_worker()] {
+    LaneUnit retried;
+    took = scheduler.next(retried, slot);
+  });
+  EXPECT_FALSE(test::eventually([&] { return took.load(); }, 100ms)) << "there is no other message";
+  UnitResult result;
+  result.counts.rerun = 1;
+  result.verdicts = {Verdict{.kind = Verdict::Kind::retry, .delay = 50ms, .attempt = 2},
+                     Verdict{.kind = Verdict::Kind::put_back}};
+  scheduler.finish(unit, {result}, busy);
+  ASSERT_TRUE(scheduler.next(unit, busy));
+  EXPECT_TRUE(test::eventually([&] { return took.load(); }, 5s));
+  scheduler.stop();
+  idle.join();
 }
 
 /// A worker that waits must sleep. Where nothing can start, it must not look again and again.
