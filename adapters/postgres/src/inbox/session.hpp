@@ -66,6 +66,7 @@ class Session final : public ports::InboxSession, public Transaction {
                                      const Admit& admit);
   void start(const ports::InboxScope& scope);
   std::vector<ports::Admission> admit(const ports::InboxScope& scope, std::span<const ports::InboxEntry> entries);
+  bool still_owns(const Fence& fence);
   Answers take_in(const ports::InboxScope& scope, std::span<const ports::InboxEntry> entries);
   std::vector<ports::Admission> admit_shared(const ports::InboxScope& scope, std::span<const ports::InboxEntry> entries,
                                              std::span<const ports::InboxShare> shares);

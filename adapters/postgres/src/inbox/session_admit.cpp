@@ -111,8 +111,19 @@ std::vector<ports::Admission> Session::admit(const ports::InboxScope& scope,
   fenced_ = scope.fence.has_value();
   if (numbers_records(scope.mode) && !entries.empty()) return admit_numbered(scope, entries);
   const Answers answers = take_in(scope, entries);
-  if (PQntuples(answers.kept.back().get()) == 0) throw_fenced(*scope.fence);
-  return admissions_of(answers.kept.back().get(), scope.handler, entries);
+  const PGresult* rows = answers.kept.back().get();
+  if (PQntuples(rows) == 0 && scope.fence && (order_.size() != 1 || !still_owns(*scope.fence)))
+    throw_fenced(*scope.fence);
+  return admissions_of(rows, scope.handler, entries);
+}
+
+/// The epochs only grow, so the answer is also right for the statement before.
+bool Session::still_owns(const Fence& fence) {
+  Pipeline& pipeline = loan_->pipeline;
+  pipeline.arguments().add_int(fence.slot);
+  add_epoch(pipeline.arguments(), fence);
+  pipeline.add(shared_->statements.still_owner, kCaller, Pipeline::Keep::binary);
+  return PQntuples(finish().kept.back().get()) > 0;
 }
 
 /// Another transaction may store one of the ids meanwhile. That is rare, unless a topic gets each message twice, so the

@@ -18,6 +18,7 @@ struct Statements {
   std::string look_up_by_index;
   Admit fenced;
   Admit free;
+  std::string still_owner;
   std::string shared;
   std::string add_progress;
   std::string lock_progress;
