@@ -46,6 +46,24 @@ TEST_F(PostgresAdmission, waits_for_others_that_store_the_same_ids) {
   EXPECT_THAT(effects(), ElementsAre("usual", "contended"));
 }
 
+/// A connection keeps 256 prepared statements. The next transaction drops them if there are more.
+TEST_F(PostgresAdmission, waits_for_others_with_as_many_statements_as_a_connection_keeps) {
+  for (int statements = 240; statements <= 256; ++statements) {
+    open(schema_->settings());
+    begin("first", 3);
+    for (int i = 0; i < statements; ++i) tx().exec("SELECT " + std::to_string(i));
+    session_->commit();
+    const auto rival = store_->open_session();
+    const ports::InboxEntry entry{MessageId::from("batch1"), 0, std::nullopt};
+    rival->begin(scope(), {&entry, 1});
+    std::vector<Admission> admitted;
+    EXPECT_EQ(waits_with(*rival, admitted), "usual") << statements;
+    EXPECT_THAT(admitted, ElementsAre(Admission::fresh, Admission::duplicate, Admission::fresh)) << statements;
+    session_->commit();
+    sql().exec("TRUNCATE inbox");
+  }
+}
+
 /// The inbox was small when the statement was planned.
 TEST_F(PostgresAdmission, finds_ids_by_their_index_among_many) {
   begin("first", 20);

@@ -98,9 +98,9 @@ inline constexpr std::string_view kBeginClaims = R"(
 )
 SELECT id FROM held)";
 
-/// The claims that the owner still holds, of those that it names, are deleted in the order of the list. PostgreSQL expects one
-/// row of a list that has a LIMIT which it does not know. So it looks up one claim after another, and never reads all of
-/// them, whatever the statistics say.
+/// The claims that the owner still holds, of those that it names, are deleted in the order of the list. In the plan
+/// that a session keeps, PostgreSQL expects one row of a list that has a LIMIT which it does not know. So it looks up one
+/// claim after another, and does not read all of them, whatever the statistics say.
 inline constexpr std::string_view kEndClaims = R"(
 WITH given AS MATERIALIZED (
   SELECT unnest($2::uuid[]) AS id, unnest($3::bigint[]) AS fence, unnest($5::bytea[]) AS body

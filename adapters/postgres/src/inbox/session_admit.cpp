@@ -150,6 +150,7 @@ Answers Session::take_in(const ports::InboxScope& scope, std::span<const ports::
     if (answers.failure->error.sqlstate != kUniqueViolation) throw_failure(*answers.failure);
     contended_batches_ = kContendedBatches;
     pipeline.add("ROLLBACK", kCaller);
+    finish();  // a new transaction may drop the statements that are prepared
     start(scope);
   }
   --contended_batches_;
