@@ -76,7 +76,7 @@ constexpr std::string_view kManyContended = R"(
     FROM unnest($7::uuid[], $8::bigint[], $9::bigint[]) AS e (id, record_offset, fingerprint)
    WHERE EXISTS (SELECT 1 FROM owner) ORDER BY e.id)";
 
-/// A batch of one message needs no arrays, no sorting and no parts, which cost a third of the statement. Without a row, the
+/// A batch of one message needs no arrays, no sorting and no parts, which are started and ended each time. Without a row, the
 /// message is a duplicate, or the fence is not valid: kStillOwner tells.
 constexpr std::string_view kOne = R"(
 INSERT INTO @.inbox (handler, id, slot, record_offset, fingerprint)
