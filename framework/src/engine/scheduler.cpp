@@ -285,7 +285,7 @@ void Scheduler::finish(LaneUnit& unit, std::vector<UnitResult> results, WorkerSl
       wake_all();
     }
     feed = broken_.has_value();  // the polling thread must see it
-    end(*unit.lane);             // this worker looks for the next unit, and wakes another one if there are more
+    end(*unit.lane);
     for (const LaneWork& other : unit.others) end(*other.lane);
   }
   if (feed) room_again_();
