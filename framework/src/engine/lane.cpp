@@ -196,15 +196,19 @@ void Lane::retry(const Work& work, SteadyTime due, int attempt) {
 std::vector<Work> Lane::lend_waiting(Seq from, std::size_t most) {
   std::vector<Work> found;
   for (Seq seq = std::max(from, tracker_.base()); seq < tracker_.end() && found.size() < most; ++seq) {
-    if (!tracker_.is_open(seq) || tracker_.entry(seq).running) continue;
+    if (!may_be_lent(seq)) continue;
     found.push_back({tracker_.entry(seq).message, seq, tracker_.entry(seq).attempt});
   }
   if (!found.empty()) blocks_.lend();
   return found;
 }
 
+bool Lane::may_be_lent(Seq seq) const {
+  return tracker_.is_open(seq) && !tracker_.entry(seq).running && !tracker_.entry(seq).alone;
+}
+
 bool Lane::settle_waiting(Seq seq) {
-  if (!tracker_.is_open(seq) || tracker_.entry(seq).running) return false;
+  if (!may_be_lent(seq)) return false;
   returned_.erase(seq);
   held_back_.erase(seq);
   const bool delayed = std::erase_if(delayed_, [&](const auto& d) { return d.second == seq; }) > 0;
@@ -217,7 +221,6 @@ bool Lane::settle_waiting(Seq seq) {
     if (stream.waiting.empty() && stream.running == 0 && !stream.queued) streams_.erase(key);
     else queue_key(key, stream);
   }
-  if (tracker_.entry(seq).alone) suspects_.erase(tracker_.offset(seq));
   settled(seq);
   return true;
 }

@@ -63,13 +63,13 @@ class Lane {
   void retry(const Work& work, SteadyTime due, int attempt);
 
   /// Lends up to `most` messages from number `from` on that wait and do not run. The caller looks up whether they are
-  /// settled already. They may be handed out and settled in the meantime. If the result is not empty, their blocks stay
+  /// settled already. Suspects are not lent: the end of their run removes them from the database. The others may be handed out and settled in the meantime. If the result is not empty, their blocks stay
   /// until return_lent().
   [[nodiscard]] std::vector<Work> lend_waiting(Seq from, std::size_t most);
   /// The look-up is over: the caller no longer uses the lent messages.
   void return_lent() noexcept { blocks_.return_lent(); }
-  /// The message was waiting, and the look-up found it settled. Returns false and does nothing if it runs now, or is
-  /// settled.
+  /// The message was waiting, and the look-up found it settled. Returns false and does nothing if it runs now, is
+  /// settled, or is a suspect.
   bool settle_waiting(Seq seq);
 
   /// The offset up to which all messages are settled. Absent before the first message.
@@ -124,6 +124,7 @@ class Lane {
   /// Whether it may be handed out together with these.
   [[nodiscard]] bool may_join(Seq seq, const std::vector<Work>& out) const;
   void mark(Entry& entry);
+  [[nodiscard]] bool may_be_lent(Seq seq) const;
   void queue_key(KeyHash key, Stream& stream);
   std::optional<KeyHash> next_key();
   void return_to_stream(Seq seq, KeyHash key, bool blocked);

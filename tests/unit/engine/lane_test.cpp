@@ -121,6 +121,18 @@ TEST(Lane, settles_a_message_that_waits) {
   }
 }
 
+TEST(Lane, lends_no_suspect) {
+  for (const Order order : {Order::partition, Order::key, Order::none}) {
+    Lane lane(order);
+    lane.add(block(0, {"a", "b", "a"}));
+    const auto waiting = lane.lend_waiting(0, 10);
+    lane.single_out({{1, 0}});
+    EXPECT_FALSE(lane.settle_waiting(waiting[1].seq)) << "it was lent before it became a suspect";
+    EXPECT_EQ(lane.lend_waiting(0, 10).size(), 2U);
+    EXPECT_TRUE(lane.has_suspects());
+  }
+}
+
 TEST(Lane, keeps_a_block_for_as_long_as_somebody_looks_at_it) {
   Lane lane(Order::none);
   lane.add(block(0, {"a", "b"}));

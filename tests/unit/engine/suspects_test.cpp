@@ -334,6 +334,26 @@ TEST_F(SuspectsTest, that_have_taken_effect_are_no_dead_letters) {
   EXPECT_THAT(broker->records("t.dlq"), IsEmpty());
 }
 
+/// Duplicates are settled without a permit. A suspect is not: only the end of its run removes it from the database.
+TEST_F(SuspectsTest, that_have_taken_effect_are_removed_while_no_permit_is_to_be_had) {
+  struct Duplicates final : Observer {
+    void on_batch(const BatchReport& batch) noexcept override { seen += batch.duplicates; }
+    std::atomic<std::int64_t> seen{0};
+  };
+  const auto duplicates = std::make_shared<Duplicates>();
+  for (int i = 0; i < 6; ++i)
+    inbox->insert(inbox->register_handler("t"), {MessageId::from("0-" + std::to_string(i)), i});
+  die_of(0, {2, 3}, false);
+  publish(1, 1);
+  run([&](const Message&) {
+    publish(0, 6);
+    EXPECT_TRUE(eventually([&] { return duplicates->seen >= 4; })) << "they waited for the permit";
+  } | transactional() |
+      ordered_by(Order::none) | limit(1) | batch(1) | observe(duplicates));
+  EXPECT_EQ(duplicates->seen, 6);
+  EXPECT_THAT(suspects(), IsEmpty());
+}
+
 TEST_F(SuspectsTest, are_parked_without_a_dead_letter_topic) {
   publish(0, 6);
   for (int i = 0; i < 5; ++i) die_of(0, {5}, true);
