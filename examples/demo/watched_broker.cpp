@@ -27,6 +27,9 @@ class WatchedConsumer final : public ports::BrokerConsumer {
     inner_->subscribe(topics, listener);
   }
   void poll(std::chrono::milliseconds timeout) override { inner_->poll(timeout); }
+  void wait(std::chrono::milliseconds timeout) override { inner_->wait(timeout); }
+  bool must_poll() override { return inner_->must_poll(); }
+  std::shared_ptr<ports::Arrivals> arrivals() override { return inner_->arrivals(); }
   void wake() noexcept override { inner_->wake(); }
   std::vector<std::optional<ports::GroupOffset>> committed(std::span<const TopicPartition> of,
                                                            std::chrono::milliseconds timeout) override {

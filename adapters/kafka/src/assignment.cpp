@@ -55,7 +55,7 @@ void KafkaConsumer::separate_queue(const TopicPartition& at) {
         Code::librdkafka_message,
         fmt::format("kafka: {}[{}]: librdkafka returned no queue for the partition", at.topic, at.partition));
   rd_kafka_queue_forward(queue.get(), nullptr);
-  wake_up_->listen_to(queue.get());
+  arrivals_->event().listen_to(queue.get());
   assigned_[at] = Assigned{std::move(queue), std::nullopt};
 }
 

@@ -61,14 +61,14 @@ struct Ending {
 }  // namespace
 
 std::shared_ptr<Client> Client::open(Role role, const Settings& settings, std::shared_ptr<spdlog::logger> logger,
-                                     ClientEvents* events, std::shared_ptr<WakeUpEvent> wake_up) {
+                                     ClientEvents* events, std::vector<std::shared_ptr<WakeUpEvent>> wake_ups) {
   if (!logger) logger = std::make_shared<spdlog::logger>("kafka", std::make_shared<spdlog::sinks::null_sink_mt>());
   auto state = std::make_shared<ClientState>();
   state->logger = std::move(logger);
   state->brokers = setting(settings, "bootstrap.servers", setting(settings, "metadata.broker.list"));
   if (role == Role::consumer) state->group = setting(settings, "group.id", "turnstile");
   state->events = events;
-  state->wake_up = std::move(wake_up);
+  state->wake_ups = std::move(wake_ups);
   std::shared_ptr<Client> client{new Client(std::move(state))};
   client->start(role, settings);
   return client;

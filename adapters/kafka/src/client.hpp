@@ -34,7 +34,7 @@ struct ClientState {
   std::string brokers;
   std::string group;
   ClientEvents* events = nullptr;
-  std::shared_ptr<WakeUpEvent> wake_up;  ///< librdkafka writes to it
+  std::vector<std::shared_ptr<WakeUpEvent>> wake_ups;  ///< librdkafka writes to them
   std::atomic<bool> been_up{false};
   std::atomic<bool> down{false};
   mutable std::mutex failure_mutex;
@@ -53,10 +53,11 @@ struct ClientState {
 class Client {
  public:
   /// Throws ConfigError if librdkafka refuses the settings as a whole (for example, an unreadable certificate).
-  /// `events` must outlive the client, unless forget_events() was called. librdkafka's queues set `wake_up`, which is
+  /// `events` must outlive the client, unless forget_events() was called. librdkafka's queues set `wake_ups`, which are
   /// kept as long as the client.
   static std::shared_ptr<Client> open(Role role, const Settings& settings, std::shared_ptr<spdlog::logger> logger,
-                                      ClientEvents* events = nullptr, std::shared_ptr<WakeUpEvent> wake_up = nullptr);
+                                      ClientEvents* events = nullptr,
+                                      std::vector<std::shared_ptr<WakeUpEvent>> wake_ups = {});
   /// Waits up to 5 s for librdkafka's threads to end. It leaves threads behind that have not ended by then, and logs
   /// it.
   ~Client();

@@ -38,7 +38,7 @@ constexpr milliseconds kJoinAgainAfter{5'000};
 constexpr milliseconds kReturned{120'000};
 constexpr std::size_t kChunk = 1'024;
 
-// read_up_to() needs it.
+// read_up_to() needs it (hazard: end-of-partition).
 Settings telling_of_ends(Settings settings) {
   settings["enable.partition.eof"] = "true";
   return settings;
@@ -63,7 +63,9 @@ int ms(milliseconds time) { return static_cast<int>(std::clamp<std::int64_t>(tim
 
 KafkaConsumer::KafkaConsumer(const Settings& settings, std::shared_ptr<spdlog::logger> logger)
     : wake_up_(std::make_shared<WakeUpEvent>()),
-      client_(Client::open(Role::consumer, telling_of_ends(settings), std::move(logger), this, wake_up_)),
+      arrivals_(std::make_shared<QueueArrivals>()),
+      client_(Client::open(Role::consumer, telling_of_ends(settings), std::move(logger), this,
+                           {wake_up_, {arrivals_, &arrivals_->event()}})),
       wakeup_(settings) {
   rd_kafka_poll_set_consumer(client_->handle());
   main_queue_.reset(rd_kafka_queue_get_consumer(client_->handle()));
@@ -91,7 +93,7 @@ void KafkaConsumer::poll(milliseconds timeout) {
   const auto end = Clock::now() + timeout;
   for (;;) {
     const auto left = std::chrono::ceil<milliseconds>(end - Clock::now());
-    const bool woken = wake_up_->wait(failure_ ? milliseconds{0} : std::min(left, kLongestWait));
+    const bool woken = await(failure_ ? milliseconds{0} : left);
     serve();
     if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
     settle_seeks();
@@ -100,6 +102,12 @@ void KafkaConsumer::poll(milliseconds timeout) {
     if (woken || Clock::now() >= end) return;
   }
 }
+
+bool KafkaConsumer::await(milliseconds timeout) {
+  return WakeUpEvent::wait_for_either(*wake_up_, arrivals_->unless_awaited(), std::min(timeout, kLongestWait));
+}
+
+bool KafkaConsumer::must_poll() { return rd_kafka_queue_length(main_queue_.get()) > 0; }
 
 void KafkaConsumer::serve() {
   while (RecordPtr record{rd_kafka_consumer_poll(client_->handle(), 0)}) serve_record(*record);
@@ -131,7 +139,7 @@ std::unique_ptr<ports::Block> KafkaConsumer::take(const TopicPartition& from, st
   return std::make_unique<RecordBlock>(client_, records);
 }
 
-// It reads in chunks until the queue is empty: librdkafka wakes it again only for a queue that was empty.
+// It reads in chunks until the queue is empty (hazard: event-of-a-queue).
 std::span<rd_kafka_message_t*> KafkaConsumer::drain(rd_kafka_queue_t* queue, const TopicPartition& from,
                                                     std::size_t most, std::optional<Offset>& read_up_to) {
   std::size_t count = 0;

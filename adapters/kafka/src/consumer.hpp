@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "arrivals.hpp"
 #include "client.hpp"
 #include "fetcher_wakeup.hpp"
 #include "turnstile/ports/broker.hpp"
@@ -21,8 +22,7 @@
 
 namespace turnstile::kafka {
 
-/// One thread owns and uses it, except wake() and ends(). librdkafka's callbacks also run on that thread, inside poll() and
-/// close().
+/// One thread at a time uses it, except wake(), wait() and ends(). librdkafka's callbacks run inside poll() and close().
 class KafkaConsumer final : public ports::BrokerConsumer, private ClientEvents {
  public:
   KafkaConsumer(const Settings& settings, std::shared_ptr<spdlog::logger> logger);
@@ -31,6 +31,9 @@ class KafkaConsumer final : public ports::BrokerConsumer, private ClientEvents {
   void subscribe(const std::vector<std::string>& topics, ports::AssignmentListener& listener) override;
   void poll(std::chrono::milliseconds timeout) override;
   std::unique_ptr<ports::Block> take(const TopicPartition& from, std::size_t most) override;
+  void wait(std::chrono::milliseconds timeout) override { await(timeout); }
+  bool must_poll() override;
+  std::shared_ptr<ports::Arrivals> arrivals() override { return arrivals_; }
   void wake() noexcept override { wake_up_->wake(); }
   std::vector<std::optional<ports::GroupOffset>> committed(std::span<const TopicPartition> of,
                                                            std::chrono::milliseconds timeout) override;
@@ -69,6 +72,7 @@ class KafkaConsumer final : public ports::BrokerConsumer, private ClientEvents {
   void revoke(rd_kafka_topic_partition_list_t* list);
   void tell_librdkafka(rd_kafka_topic_partition_list_t* list, bool add);
   void separate_queue(const TopicPartition& at);
+  bool await(std::chrono::milliseconds timeout);
   void serve();
   void serve_record(const rd_kafka_message_t& record);
   std::span<rd_kafka_message_t*> drain(rd_kafka_queue_t* queue, const TopicPartition& from, std::size_t most,
@@ -83,7 +87,8 @@ class KafkaConsumer final : public ports::BrokerConsumer, private ClientEvents {
   void fail(std::exception_ptr why) noexcept;
   void fail_for_good(rd_kafka_resp_err_t code, const std::string& reason, const std::string& topic);
 
-  std::shared_ptr<WakeUpEvent> wake_up_;
+  std::shared_ptr<WakeUpEvent> wake_up_;     ///< set by the main queue
+  std::shared_ptr<QueueArrivals> arrivals_;  ///< set by the queues of the partitions
   std::shared_ptr<Client> client_;
   FetcherWakeup wakeup_;
   Queue main_queue_;

@@ -90,7 +90,7 @@ KafkaTokenLog::KafkaTokenLog(const Settings& settings, std::string topic, std::u
       use_(use),
       logger_(std::move(logger)),
       wake_up_(std::make_shared<WakeUpEvent>()),
-      consumer_(Client::open(Role::consumer, reader_settings(settings, use), logger_, nullptr, wake_up_)) {
+      consumer_(Client::open(Role::consumer, reader_settings(settings, use), logger_, nullptr, {wake_up_})) {
   if (use == LogUse::member) open_producer();
 }
 

@@ -5,15 +5,18 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdint>
-#include <limits>
+#include <ctime>
 #include <system_error>
 
 namespace turnstile::kafka {
 namespace {
 constexpr std::uint64_t kOne = 1;
-}
+/// So that the time fits into a timespec. Who waits longer waits again.
+constexpr std::chrono::nanoseconds kLongest = std::chrono::hours(1);
+}  // namespace
 
 WakeUpEvent::WakeUpEvent() : fd_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
   if (fd_ < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
@@ -28,13 +31,22 @@ void WakeUpEvent::wake() noexcept {
   errno = before;
 }
 
-bool WakeUpEvent::wait(std::chrono::milliseconds most) noexcept {
-  pollfd fd{.fd = fd_, .events = POLLIN, .revents = 0};
-  const auto ms = std::clamp<std::int64_t>(most.count(), 0, std::numeric_limits<int>::max());
-  if (::poll(&fd, 1, static_cast<int>(ms)) <= 0) return false;
+bool WakeUpEvent::wait_for_either(WakeUpEvent& one, WakeUpEvent* other, std::chrono::nanoseconds most) noexcept {
+  // ppoll() leaves out a negative descriptor.
+  std::array<pollfd, 2> fds{pollfd{.fd = one.fd_, .events = POLLIN, .revents = 0},
+                            pollfd{.fd = other == nullptr ? -1 : other->fd_, .events = POLLIN, .revents = 0}};
+  const auto time = std::clamp(most, std::chrono::nanoseconds{0}, kLongest);
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(time);
+  const timespec timeout{.tv_sec = seconds.count(), .tv_nsec = (time - seconds).count()};
+  if (::ppoll(fds.data(), fds.size(), &timeout, nullptr) <= 0) return false;
+  if (fds[0].revents != 0) one.clear();
+  if (fds[1].revents != 0) other->clear();
+  return true;
+}
+
+void WakeUpEvent::clear() noexcept {
   std::uint64_t wakes = 0;
   [[maybe_unused]] const auto got = ::read(fd_, &wakes, sizeof wakes);
-  return true;
 }
 
 void WakeUpEvent::listen_to(rd_kafka_queue_t* queue) noexcept {

@@ -73,7 +73,7 @@ void MemoryCluster::erase(const std::string& name) {
 
 void MemoryCluster::ring_owners(const TopicPartition& at) {
   for (const auto& member : members)
-    if (member->owned.contains(at)) member->rung = true;
+    if (member->owned.contains(at)) member->arrived = true;
 }
 
 bool MemoryCluster::is_live(const MemoryMember& member) {

@@ -43,7 +43,11 @@ struct MemoryMember {
   bool subscribed = false;
   bool crashed = false;
   bool evicted = false;
-  bool rung = false;  ///< poll() has a reason to return
+  bool rung = false;         ///< poll() has a reason to return
+  bool arrived = false;      ///< records came since the last wait for them ended
+  bool listens = true;       ///< Arrivals ends a wait for them
+  std::size_t awaiting = 0;  ///< threads that wait for them in Arrivals
+  std::size_t nudges = 0;    ///< calls of Arrivals::wake() that have ended no wait yet
 };
 
 struct MemoryGroup {

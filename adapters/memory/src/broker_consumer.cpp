@@ -22,10 +22,52 @@ class MemoryBlock final : public ports::Block {
   std::vector<Message> views_;
 };
 
+class MemoryArrivals final : public ports::Arrivals {
+ public:
+  MemoryArrivals(std::shared_ptr<MemoryCluster> cluster, std::shared_ptr<MemoryMember> member)
+      : cluster_(std::move(cluster)), member_(std::move(member)) {}
+
+  bool wait(Clock::time_point until) override {
+    std::unique_lock lock(cluster_->mutex);
+    ++member_->awaiting;
+    const auto have_come = [this] { return member_->listens && member_->arrived; };
+    const auto over = [&] { return have_come() || member_->nudges > 0; };
+    if (until == Clock::time_point::max()) cluster_->changed.wait(lock, over);
+    else cluster_->changed.wait_until(lock, until, over);
+    --member_->awaiting;
+    if (have_come()) {
+      member_->listens = member_->arrived = false;
+      return true;
+    }
+    if (member_->nudges > 0) --member_->nudges;
+    return false;
+  }
+  bool look() noexcept override {
+    std::lock_guard lock(cluster_->mutex);
+    return std::exchange(member_->arrived, false);
+  }
+  void listen() noexcept override {
+    std::lock_guard lock(cluster_->mutex);
+    member_->listens = true;
+    cluster_->changed.notify_all();
+  }
+  void wake(std::size_t threads) noexcept override {
+    std::lock_guard lock(cluster_->mutex);
+    member_->nudges += threads;
+    cluster_->changed.notify_all();
+  }
+
+ private:
+  std::shared_ptr<MemoryCluster> cluster_;
+  std::shared_ptr<MemoryMember> member_;
+};
+
 class MemoryConsumer final : public ports::BrokerConsumer {
  public:
   MemoryConsumer(std::shared_ptr<MemoryCluster> cluster, const std::string& group)
-      : cluster_(std::move(cluster)), me_(std::make_shared<MemoryMember>()) {
+      : cluster_(std::move(cluster)),
+        me_(std::make_shared<MemoryMember>()),
+        arrivals_(std::make_shared<MemoryArrivals>(cluster_, me_)) {
     me_->group = group;
     std::lock_guard lock(cluster_->mutex);
     cluster_->groups.try_emplace(group);
@@ -51,10 +93,25 @@ class MemoryConsumer final : public ports::BrokerConsumer {
         check_topics(lock);
         serve_group(lock);
       }
-      if (std::exchange(me_->rung, false)) return;
-      if (!cluster_->changed.wait_until(lock, end, [this] { return me_->rung || group_wants_me(); })) return;
+      if (std::exchange(me_->rung, false) || (has_arrivals() && std::exchange(me_->arrived, false))) return;
+      if (!cluster_->changed.wait_until(lock, end, [this] { return has_reason(); })) return;
     }
   }
+
+  void wait(std::chrono::milliseconds timeout) override {
+    std::unique_lock lock(cluster_->mutex);
+    cluster_->changed.wait_for(lock, timeout, [this] { return has_reason(); });
+  }
+
+  bool must_poll() override {
+    std::lock_guard lock(cluster_->mutex);
+    const auto is_changed = [this](const std::string& topic) {
+      return cluster_->topics.contains(topic) == missing_.contains(topic);
+    };
+    return group_wants_me() || std::any_of(me_->topics.begin(), me_->topics.end(), is_changed);
+  }
+
+  std::shared_ptr<ports::Arrivals> arrivals() override { return arrivals_; }
 
   std::unique_ptr<ports::Block> take(const TopicPartition& from, std::size_t most) override {
     std::lock_guard lock(cluster_->mutex);
@@ -177,6 +234,8 @@ class MemoryConsumer final : public ports::BrokerConsumer {
     }
   }
 
+  [[nodiscard]] bool has_arrivals() const { return me_->arrived && me_->awaiting == 0; }
+  [[nodiscard]] bool has_reason() const { return me_->rung || has_arrivals() || group_wants_me(); }
   [[nodiscard]] bool group_wants_me() const {
     if (me_->crashed || !me_->subscribed) return false;
     if (me_->evicted || me_->generation != cluster_->groups[me_->group].generation) return true;
@@ -237,6 +296,7 @@ class MemoryConsumer final : public ports::BrokerConsumer {
 
   std::shared_ptr<MemoryCluster> cluster_;
   std::shared_ptr<MemoryMember> me_;
+  std::shared_ptr<MemoryArrivals> arrivals_;
   ports::AssignmentListener* listener_ = nullptr;
   std::map<TopicPartition, Offset> positions_;  // where the next take() reads; the cluster's mutex protects it
   std::map<TopicPartition, int> cuts_;          // cuts of its partitions that it has noticed

@@ -30,15 +30,17 @@ Engine::Engine(EngineSettings settings, ports::Broker& broker, std::shared_ptr<p
       trials_(store_ ? store_->trials() : nullptr),
       limiters_(std::move(limiters)),
       run_log_(std::move(run_log)),
-      waker_(std::make_shared<Waker>()),
-      shared_(std::make_shared<Shared>(Window{settings_.consumer.window, settings_.consumer.window_bytes}, run_log_,
-                                       [waker = waker_] { waker->wake(); })),
+      shared_(std::make_shared<Shared>(Window{settings_.consumer.window, settings_.consumer.window_bytes}, run_log_)),
       consumer_(broker.open_consumer()) {
-  waker_->point_to(consumer_.get());
+  shared_->waker.point_to(consumer_.get());
 }
 
 Engine::~Engine() {
-  waker_->point_to(nullptr);
+  {
+    const std::lock_guard turn(shared_->turn);
+    shared_->engine = nullptr;
+  }
+  shared_->waker.point_to(nullptr);
   settings_.status->ask({});
   if (reporter_) reporter_->stop();
   if (keeper_) keeper_->stop();
@@ -59,6 +61,8 @@ void Engine::run(const std::atomic<int>& stop) {
     Engine& engine;
     ~End() { engine.end_pending_completions(); }
   } const end{*this};
+  std::unique_lock turn(shared_->turn);
+  receive();
   start_workers();
   PartitionKeeper::Calls calls;
   calls.claimed = [this](LanePtr lane, ports::PartitionClaim claim) {
@@ -99,7 +103,7 @@ void Engine::run(const std::atomic<int>& stop) {
   settings_.status->ask([this](Status& status) { describe(status); });
   std::string halted;
   try {
-    halted = poll_until(stop);
+    halted = poll_until(stop, turn);
   } catch (const std::exception& e) {
     // Before the waits of an orderly shutdown, which may be long: the log should first tell why.
     run_log_->error(code_of(e), std::string("the consumer ends: ") + e.what());
@@ -113,10 +117,14 @@ void Engine::run(const std::atomic<int>& stop) {
 }
 
 /// Why it cannot continue. Empty: it was stopped.
-std::string Engine::poll_until(const std::atomic<int>& stop) {
+std::string Engine::poll_until(const std::atomic<int>& stop, std::unique_lock<std::mutex>& turn) {
   while (stop.load(std::memory_order_relaxed) == 0) {
     reporter_->polls();
-    consumer_->poll(kPollWait);
+    turn.unlock();
+    if (!shared_->have_come) consumer_->wait(kPollWait);
+    turn.lock();
+    shared_->have_come = false;
+    consumer_->poll(milliseconds(0));
     if (fatal_) std::rethrow_exception(fatal_);
     if (const auto why = shared_->scheduler.broken()) throw TransactionEnded(*why);
     take_late_claims();
@@ -131,6 +139,39 @@ std::string Engine::poll_until(const std::atomic<int>& stop) {
   return {};
 }
 
+/// A worker that has received records takes them, unless another thread has the turn. That thread takes them later.
+void Engine::receive() {
+  shared_->engine = this;
+  shared_->scheduler.receive(consumer_->arrivals(), [shared = shared_.get()] {
+    bool fed = false;
+    shared->have_come = true;
+    while (shared->have_come) {
+      const std::unique_lock turn(shared->turn, std::try_to_lock);
+      if (!turn || shared->engine == nullptr) return true;
+      shared->have_come = false;
+      if (shared->engine->feed_received()) fed = true;
+    }
+    return fed;
+  });
+}
+
+/// On the thread of a worker, which has the turn.
+bool Engine::feed_received() noexcept {
+  // After an exception a block may be lost: nothing that follows it may be fed.
+  if (fatal_ || consumer_->must_poll()) {
+    consumer_->wake();
+    return true;
+  }
+  bool fed = true;
+  try {
+    fed = feed_all();
+  } catch (...) {
+    fatal_ = std::current_exception();
+  }
+  if (fatal_ || !other_logs_.empty() || steady_clock::now() >= next_commit_) consumer_->wake();
+  return fed;
+}
+
 void Engine::start_workers() {
   for (const auto& topic : shared_->topics) {
     if (topic->limiter) topic->limiter->expect(settings_.workers);
@@ -141,8 +182,8 @@ void Engine::start_workers() {
   }
 }
 
-void Engine::feed_all() {
-  bool more = false;
+bool Engine::feed_all() {
+  bool more = false, fed = false;
   for (const auto& lane : shared_->scheduler.lanes()) {
     // Continue until the queue is empty (then the consumer wakes this thread for new records) or the lane is full (then
     // the scheduler wakes it when there is room). If it stopped anywhere else, it would sleep beside records that are
@@ -156,6 +197,7 @@ void Engine::feed_all() {
       }
       TURNSTILE_FAILPOINT("after-poll");
       taken += block->messages().size();
+      fed = true;
       shared_->scheduler.feed(*lane, std::move(block));
       // The group's offset shows whether Kafka still has the log that was read, so the group must have one.
       if (!std::exchange(lane->was_fed, true) && !logs_.had_offset(lane->place.at)) next_commit_ = {};
@@ -165,6 +207,7 @@ void Engine::feed_all() {
     }
   }
   if (more) consumer_->wake();
+  return fed;
 }
 
 /// Offsets at a partition's end without messages, such as transactions leave: they may be committed.
@@ -298,7 +341,8 @@ void Engine::shut_down() {
   release(shared_->scheduler.lanes(), false);
   reporter_->leave_kafka();
   consumer_->close();
-  waker_->point_to(nullptr);
+  shared_->engine = nullptr;
+  shared_->waker.point_to(nullptr);
   keeper_->stop();
   shared_->scheduler.stop();
   for (auto& worker : workers_) {

@@ -1,8 +1,8 @@
 #pragma once
-// The consumer engine. The thread of run() owns the Kafka consumer, and workers run handlers. PartitionKeeper has two
-// more threads: for late claims and watermarks, and for the watchdog.
+// The consumer engine. The thread of run() polls Kafka. Workers run handlers, and an idle one also takes records
+// (idle_workers.hpp). PartitionKeeper has two more threads: for late claims and watermarks, and for the watchdog.
 //
-//   poll -> feed a lane -> worker takes a unit -> TopicRunner -> lane -> position -> commit
+//   take -> feed a lane -> worker takes a unit -> TopicRunner -> lane -> position -> commit
 
 #include <atomic>
 #include <exception>
@@ -51,8 +51,10 @@ class Engine final : private ports::AssignmentListener {
 
   [[nodiscard]] TopicState* topic_of(const TopicPartition& at) const;
   void start_workers();
-  std::string poll_until(const std::atomic<int>& stop);
-  void feed_all();
+  std::string poll_until(const std::atomic<int>& stop, std::unique_lock<std::mutex>& turn);
+  void receive();
+  bool feed_received() noexcept;
+  bool feed_all();
   void pass_gap(LaneState& lane);
   std::unique_ptr<ports::Block> take(const LanePtr& lane, std::size_t most);
   void commit(bool wait);
@@ -121,8 +123,6 @@ class Engine final : private ports::AssignmentListener {
   std::shared_ptr<ports::Trials> trials_;  ///< null without a store
   std::shared_ptr<ports::Limiters> limiters_;
   std::shared_ptr<const RunLog> run_log_;
-  struct Waker;
-  std::shared_ptr<Waker> waker_;
   /// Shared with the workers. They may outlive the engine if a handler never returns.
   struct Shared;
   std::shared_ptr<Shared> shared_;

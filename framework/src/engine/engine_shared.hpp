@@ -1,6 +1,7 @@
 #pragma once
 // The objects that outlive the engine if handlers never return.
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -10,27 +11,35 @@
 
 namespace turnstile::detail {
 
-/// Lets the scheduler wake the polling thread.
-struct Engine::Waker {
-  std::mutex mutex;
-  ports::BrokerConsumer* consumer = nullptr;
-
+/// Lets the workers wake the polling thread.
+class Waker {
+ public:
   void wake() {
-    const std::lock_guard lock(mutex);
-    if (consumer != nullptr) consumer->wake();
+    const std::lock_guard lock(mutex_);
+    if (consumer_ != nullptr) consumer_->wake();
   }
   void point_to(ports::BrokerConsumer* to) {
-    const std::lock_guard lock(mutex);
-    consumer = to;
+    const std::lock_guard lock(mutex_);
+    consumer_ = to;
   }
+
+ private:
+  std::mutex mutex_;
+  ports::BrokerConsumer* consumer_ = nullptr;
 };
 
 struct Engine::Shared {
-  Shared(Window window, std::shared_ptr<const RunLog> run_log, std::function<void()> room_again)
-      : scheduler(window, std::move(run_log), std::move(room_again)) {}
+  Shared(Window window, std::shared_ptr<const RunLog> run_log)
+      : scheduler(window, std::move(run_log), [this] { waker.wake(); }) {}
 
+  Waker waker;
   std::vector<std::unique_ptr<TopicState>> topics;
   Scheduler scheduler;
+  /// Whoever has it may use the consumer: the polling thread, except while it waits, or a worker that has received
+  /// records.
+  std::mutex turn;
+  Engine* engine = nullptr;            ///< while records may be taken; protected by `turn`
+  std::atomic<bool> have_come{false};  ///< records that whoever has the turn must take before it waits
   std::mutex mutex;
   std::vector<std::pair<LanePtr, ports::PartitionClaim>> late_claims;
 };

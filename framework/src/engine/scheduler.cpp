@@ -48,6 +48,10 @@ Scheduler::Scheduler(Window window, std::shared_ptr<const RunLog> run_log, std::
   wake_up_->attach(*this);
 }
 
+void Scheduler::receive(std::shared_ptr<ports::Arrivals> arrivals, std::function<bool()> feed) {
+  idle_workers_.receive(std::move(arrivals), std::move(feed));
+}
+
 Scheduler::~Scheduler() { wake_up_->detach(); }
 
 WorkerSlot& Scheduler::add_worker() {
@@ -83,7 +87,7 @@ bool Scheduler::next(LaneUnit& unit, WorkerSlot& slot) {
     }
     std::vector<DeliveredPermit> unusable;
     if (!picked) unusable = take_unused_permits(SteadyTime::max());
-    const std::uint64_t seen = changes_;
+    const std::uint64_t seen = idle_workers_.changes();
     // Also if there is a unit to run: no other worker requests the permits.
     if (!missing.permits.empty() || !unusable.empty()) {
       lock.unlock();
@@ -92,15 +96,13 @@ bool Scheduler::next(LaneUnit& unit, WorkerSlot& slot) {
       lock.lock();
     }
     if (picked) {
-      if (waiting_ > 0 && has_more(now)) work_.notify_one();  // each woken worker wakes the next
+      const bool received = idle_workers_.leave(idle_workers_.count() > 0 && has_more(now));
+      lock.unlock();
+      if (!received) room_again_();
       return true;
     }
-    if (changes_ != seen) continue;  // while it requested a permit, without the lock
-    ++waiting_;
-    const SteadyTime until = std::min(next_event(now), missing.until);
-    if (until == SteadyTime::max()) work_.wait(lock);
-    else work_.wait_until(lock, until);
-    --waiting_;
+    if (idle_workers_.changes() != seen) continue;  // while it requested a permit, without the lock
+    idle_workers_.wait(lock, std::min(next_event(now), missing.until));
   }
   return false;
 }
@@ -109,16 +111,6 @@ bool Scheduler::next(LaneUnit& unit, WorkerSlot& slot) {
 bool Scheduler::has_more(SteadyTime now) const {
   const auto is_ready = [&](const LanePtr& lane) { return lane->may_start() && lane->lane.ready(now); };
   return std::any_of(lanes_.begin(), lanes_.end(), is_ready) || next_event(now) != SteadyTime::max();
-}
-
-void Scheduler::wake_one() noexcept {
-  ++changes_;
-  if (waiting_ > 0) work_.notify_one();
-}
-
-void Scheduler::wake_all() noexcept {
-  ++changes_;
-  work_.notify_all();
 }
 
 bool Scheduler::pick(LaneUnit& unit, SteadyTime now, Missing& missing) {
@@ -149,7 +141,8 @@ bool Scheduler::pick(LaneUnit& unit, SteadyTime now, Missing& missing) {
 
 bool Scheduler::pick_from(const LanePtr& lane, LaneUnit& unit, SteadyTime now, Missing& missing) {
   TopicState& topic = lane->topic;
-  if (topic.delivered.empty() && topic.asked > waiting_) return breaker_.is_closed() && pick_look_up(lane, unit);
+  if (topic.delivered.empty() && topic.asked > idle_workers_.count())
+    return breaker_.is_closed() && pick_look_up(lane, unit);
   if (!lane->lane.ready(now) || is_crowded(*lane, now, missing)) return false;
   HandlerBreaker* const handler_breaker = topic.runner.breaker();
   if (handler_breaker != nullptr && handler_breaker->waits(now)) return false;
@@ -202,7 +195,7 @@ bool Scheduler::is_quiet_for(const LanePtr& lane, Missing& missing) {
 void Scheduler::want_no_quiet(std::span<const LanePtr> lanes) {
   if (!wants_quiet_ || std::find(lanes.begin(), lanes.end(), wants_quiet_) == lanes.end()) return;
   wants_quiet_.reset();
-  wake_all();
+  idle_workers_.wake_all();
 }
 
 bool Scheduler::pick_look_up(const LanePtr& lane, LaneUnit& unit) {
@@ -263,7 +256,7 @@ void Scheduler::finish(LaneUnit& unit, std::vector<UnitResult> results, WorkerSl
       if (lane.phase != LaneState::Phase::open && lane.lane.running() == 0) idle_.notify_all();
       // This worker looks for the next unit itself, and wakes another one if there are more. With a limiter, another
       // one also requests a permit. What waits for quiet may start now.
-      else if (wants_quiet_ || (lane.topic.limiter && lane.lane.ready(now))) wake_one();
+      else if (wants_quiet_ || (lane.topic.limiter && lane.lane.ready(now))) idle_workers_.wake_one();
     };
     if (unit.unclaimed) topic.unclaimed += results.front().counts.unclaimed;
     else
@@ -278,11 +271,11 @@ void Scheduler::finish(LaneUnit& unit, std::vector<UnitResult> results, WorkerSl
     }
     if (std::exchange(unit.probes, false)) {
       topic.runner.breaker()->leave();
-      wake_all();
+      idle_workers_.wake_all();
     }
     if (std::exchange(unit.alone, false)) {
       runs_alone_ = false;
-      wake_all();
+      idle_workers_.wake_all();
     }
     feed = broken_.has_value();  // the polling thread must see it
     end(*unit.lane);
@@ -354,7 +347,7 @@ void Scheduler::stop() {
   stopping_ = true;
   wants_quiet_.reset();
   unused = take_unused_permits(SteadyTime::max());
-  wake_all();
+  idle_workers_.wake_all();
 }
 
 }  // namespace turnstile::detail

@@ -1,6 +1,6 @@
 #pragma once
 // Decides which worker runs what next. One lock protects lanes, permits and the store's state. Workers wait here. The
-// polling thread feeds the scheduler and takes positions from it. With the lock held it calls no outside code, except
+// polling thread, or a worker that has received records, feeds the scheduler. The polling thread takes positions from it. With the lock held it calls no outside code, except
 // Limiter::try_acquire_fairly, which never waits.
 //
 // Permits: a worker that finds none requests one from the limiter, which delivers it to the topic. The first free worker
@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/idle_workers.hpp"
 #include "engine/lane_state.hpp"
 #include "engine/store_breaker.hpp"
 #include "engine/worker.hpp"
@@ -26,8 +27,8 @@ namespace turnstile::detail {
 
 class Scheduler {
  public:
-  /// `room_again` is called without the lock when a lane with records left in Kafka has room again. It may be called
-  /// too often.
+  /// `room_again` is called without the lock when a lane with records left in Kafka has room again, and when no worker
+  /// waits for records any more. It may be called too often.
   Scheduler(Window window, std::shared_ptr<const RunLog> run_log, std::function<void()> room_again);
   ~Scheduler();
   Scheduler(const Scheduler&) = delete;
@@ -53,6 +54,8 @@ class Scheduler {
   void close(std::span<const LanePtr> lanes);
   /// Ends the workers permanently.
   void stop();
+  /// See IdleWorkers. Call it before there are workers.
+  void receive(std::shared_ptr<ports::Arrivals> arrivals, std::function<bool()> feed);
   /// Why the consumer must stop: a handler has ended the transaction of its batch. Nothing starts any more.
   [[nodiscard]] std::optional<std::string> broken() const;
   // --- workers
@@ -92,9 +95,6 @@ class Scheduler {
   void admit(LaneState& lane, const OwnedPartition& place);
 
  private:
-  /// A worker may find more than before. One that is not waiting looks again before it waits. With the lock held.
-  void wake_one() noexcept;
-  void wake_all() noexcept;
   /// What a worker did not find.
   struct Missing {
     std::vector<TopicState*> permits{};    ///< it must request one for each of these
@@ -128,14 +128,12 @@ class Scheduler {
   std::shared_ptr<const RunLog> run_log_;
   std::function<void()> room_again_;
   mutable std::mutex mutex_;
-  std::condition_variable work_;  ///< work may be ready
+  IdleWorkers idle_workers_;
   std::condition_variable idle_;  ///< a unit has ended
   std::vector<LanePtr> lanes_;
   std::vector<TopicState*> delivered_to_;  ///< topics that have delivered permits
   std::deque<WorkerSlot> slots_;
-  std::size_t turn_ = 0;       ///< where the next pick begins, so that lanes take turns
-  std::size_t waiting_ = 0;    ///< waiting workers
-  std::uint64_t changes_ = 0;  ///< calls of wake_one() and wake_all()
+  std::size_t turn_ = 0;  ///< where the next pick begins, so that lanes take turns
   bool stopping_ = false;
   bool runs_alone_ = false;  ///< a unit that must run alone is running: nothing else starts
   /// Its next unit must run alone: nothing else starts until nothing runs. May be null.

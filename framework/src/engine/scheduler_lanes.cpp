@@ -63,7 +63,7 @@ void Scheduler::feed(LaneState& lane, std::unique_ptr<ports::Block> block) {
   lane.lane.add(std::move(block));
   spent = lane.lane.take_spent();
   // While its order lets none of them start, the worker that ends the one before looks for the next.
-  if (lane.topic.limiter || lane.lane.ready(steady_clock::now())) wake_one();
+  if (lane.topic.limiter || lane.lane.ready(steady_clock::now())) idle_workers_.wake_for_records();
 }
 
 bool Scheduler::drain(std::span<const LanePtr> lanes, SteadyTime deadline, const std::function<bool()>& give_up) {
@@ -111,7 +111,7 @@ void Scheduler::admit(LaneState& lane, const OwnedPartition& place) {
   lane.phase = LaneState::Phase::open;
   lane.moved_at = steady_clock::now();
   lane.stalled_for = {};
-  wake_all();
+  idle_workers_.wake_all();
 }
 
 void Scheduler::set_pauses(Pauses pauses, bool breaks) {
@@ -120,7 +120,7 @@ void Scheduler::set_pauses(Pauses pauses, bool breaks) {
     if (!breaks && pauses.is_same(pauses_)) return;
     pauses_ = std::move(pauses);
     for (const auto& lane : lanes_) lane->look_at(pauses_);
-    wake_all();
+    idle_workers_.wake_all();
   }
   room_again_();  // lanes that are no longer paused take the records that wait
 }

@@ -44,7 +44,7 @@ void Scheduler::store_changed(bool available, const std::string& why) {
     }
   }
   store_changes_.push_back(available);
-  wake_all();
+  idle_workers_.wake_all();
 }
 
 std::vector<bool> Scheduler::take_store_changes() {

@@ -54,7 +54,7 @@ void Scheduler::deliver(TopicState& topic, Permit& permit, SteadyTime asked_at) 
   if (stopping_) return;
   if (topic.delivered.empty()) delivered_to_.push_back(&topic);
   topic.delivered.push_back({std::move(permit), asked_at, steady_clock::now()});
-  wake_one();
+  idle_workers_.wake_one();
 }
 
 void Scheduler::return_unused_permits() {

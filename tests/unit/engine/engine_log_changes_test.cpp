@@ -1,5 +1,6 @@
 // Topics that are deleted and created again under a running consumer, truncated logs, refused commits, and windows.
 
+#include "tests/support/forwarding_broker.hpp"
 #include "tests/unit/engine/engine_log_changes_fixture.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/lease_clock.hpp"
@@ -423,68 +424,25 @@ TEST_F(EngineLogs, distinguishes_deleted_records_that_the_group_has_committed_fr
 
 /// The consumer reports why it ends before it begins to wait, and gives up its partitions in order.
 TEST_F(EngineLogs, ends_in_order_when_the_broker_refuses_it_while_it_holds_partitions) {
-  class Refusing final : public ports::Broker {
-   public:
-    explicit Refusing(std::shared_ptr<ports::Broker> inner) : inner_(std::move(inner)) {}
-    class Member final : public ports::BrokerConsumer {
-     public:
-      Member(std::unique_ptr<ports::BrokerConsumer> inner, const std::atomic<bool>& refused)
-          : inner_(std::move(inner)), refused_(refused) {}
-      void subscribe(const std::vector<std::string>& topics, ports::AssignmentListener& listener) override {
-        inner_->subscribe(topics, listener);
-      }
-      void poll(std::chrono::milliseconds timeout) override {
-        inner_->poll(timeout);
-        if (refused_)
-          throw BrokerError(Code::kafka_refused,
-                            "kafka: Broker: Static consumer fenced by other consumer with same group.instance.id.");
-      }
-      std::unique_ptr<ports::Block> take(const TopicPartition& from, std::size_t most) override {
-        return inner_->take(from, most);
-      }
-      void wake() noexcept override { inner_->wake(); }
-      std::vector<std::optional<ports::GroupOffset>> committed(std::span<const TopicPartition> of,
-                                                               std::chrono::milliseconds t) override {
-        return inner_->committed(of, t);
-      }
-      void commit(std::span<const ports::OffsetCommit> offsets, bool wait) override { inner_->commit(offsets, wait); }
-      void seek(const TopicPartitionOffset& to) override { inner_->seek(to); }
-      std::optional<std::pair<Offset, Offset>> bounds(const TopicPartition& of, std::chrono::milliseconds t) override {
-        return inner_->bounds(of, t);
-      }
-      std::vector<std::optional<Offset>> ends(std::span<const TopicPartition> of,
-                                              std::chrono::milliseconds t) override {
-        return inner_->ends(of, t);
-      }
-      std::optional<Offset> read_up_to(const TopicPartition& of) override { return inner_->read_up_to(of); }
-      void close() override { inner_->close(); }
-      void hurry_when(std::function<bool()> hurry) override { inner_->hurry_when(std::move(hurry)); }
-
-     private:
-      std::unique_ptr<ports::BrokerConsumer> inner_;
-      const std::atomic<bool>& refused_;
-    };
-    std::unique_ptr<ports::BrokerConsumer> open_consumer() override {
-      return std::make_unique<Member>(inner_->open_consumer(), refused);
+  struct Member final : ForwardingConsumer {
+    Member(std::unique_ptr<ports::BrokerConsumer> inner, const std::atomic<bool>& is_refused)
+        : ForwardingConsumer(std::move(inner)), refused(is_refused) {}
+    void poll(std::chrono::milliseconds timeout) override {
+      ForwardingConsumer::poll(timeout);
+      if (refused)
+        throw BrokerError(Code::kafka_refused,
+                          "kafka: Broker: Static consumer fenced by other consumer with same group.instance.id.");
     }
-    std::shared_ptr<ports::BrokerProducer> open_producer() override { return inner_->open_producer(); }
-    std::unique_ptr<ports::BrokerSender> open_sender() override { return inner_->open_sender(); }
-    std::optional<ports::TopicInfo> describe(const std::string& topic, std::chrono::milliseconds t) override {
-      return inner_->describe(topic, t);
-    }
-    std::atomic<bool> refused{false};
-
-   private:
-    std::shared_ptr<ports::Broker> inner_;
+    const std::atomic<bool>& refused;
   };
   topic("t", 2);
   publish("t", 10);
-  const auto refusing = std::make_shared<Refusing>(broker);
+  const auto refusing = std::make_shared<ForwardingBroker<Member, std::atomic<bool>>>(broker);
   Consumer app(config(), Backends{refusing, inbox});
   app.topic("t", kEffect | transactional()).observe(counts).handle_signals(false).logger(logger);
   auto thread = start(app);
   ASSERT_TRUE(eventually([&] { return inbox->size() == 10; }));
-  refusing->refused = true;
+  refusing->state = true;
   thread.join();
   EXPECT_THAT(failure, HasSubstr("Static consumer fenced"));
   EXPECT_THAT(log_text(), HasSubstr("the consumer ends: kafka: Broker: Static consumer fenced"));

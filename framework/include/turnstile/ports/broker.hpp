@@ -3,6 +3,7 @@
 // contract suite.
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -63,22 +64,45 @@ class AssignmentListener {
   virtual void on_topic_change(const std::string& /*topic*/, bool /*exists*/) {}
 };
 
-/// A member of a consumer group. One thread makes all calls, except wake() and ends().
+/// Tells other threads when records may have arrived at a consumer. Thread-safe. It may outlive the consumer.
+class Arrivals {
+ public:
+  virtual ~Arrivals() = default;
+  /// Waits until a partition may have records (true), or until wake() is called or `until` is over (false). It may
+  /// return false too early. Records end the wait of one thread, and of no other one until listen() is called. While a
+  /// thread waits here, they do not end BrokerConsumer::wait() and poll(), except a call that was made before.
+  virtual bool wait(std::chrono::steady_clock::time_point until) = 0;
+  /// For the thread whose wait() returned true: whether a partition may have further records since then, or since the
+  /// last look() that returned true.
+  virtual bool look() noexcept = 0;
+  /// That thread has taken the records: those that come from now on, or are there still, end a wait again.
+  virtual void listen() noexcept = 0;
+  /// Ends the waits of so many threads, of those that wait now or will do so later.
+  virtual void wake(std::size_t threads) noexcept = 0;
+};
+
+/// A member of a consumer group. One thread at a time makes the calls, except wake() and ends().
 class BrokerConsumer {
  public:
   virtual ~BrokerConsumer() = default;
 
   /// `listener` must outlive the consumer.
   virtual void subscribe(const std::vector<std::string>& topics, AssignmentListener& listener) = 0;
-  /// Serves rebalances and errors. Then waits until a partition may have records, wake() is called, or `timeout` is
-  /// over. Call it at least once in every max.poll.interval.
+  /// Serves rebalances and errors, and waits as wait() does. Call it at least once in every max.poll.interval.
   /// Throws BrokerError if the broker refuses the consumer permanently: authentication, authorization, or a topic that
   /// never existed. The adapter logs temporary failures and retries.
   virtual void poll(std::chrono::milliseconds timeout) = 0;
+  /// Waits until poll() has something to serve, a partition may have records, wake() is called, or `timeout` is over.
+  /// Other threads may make other calls meanwhile, but not close().
+  virtual void wait(std::chrono::milliseconds timeout) = 0;
+  /// Whether poll() has something to serve, such as a rebalance, before further records are taken.
+  virtual bool must_poll() = 0;
+  /// The arrivals at this consumer. It returns the same object each time.
+  virtual std::shared_ptr<Arrivals> arrivals() = 0;
   /// Up to `most` records that have arrived, without waiting. Null if there are none, or if the partition is not
   /// assigned.
   virtual std::unique_ptr<Block> take(const TopicPartition& from, std::size_t most) = 0;
-  /// Ends a waiting poll(). Call it from another thread.
+  /// Ends the waiting poll() or wait(), or else the next one. Any thread may call it.
   virtual void wake() noexcept = 0;
   /// The group's committed offsets, in the order of `of`; absent if there is none. Waits up to `timeout`. Throws
   /// BrokerError.
