@@ -185,9 +185,8 @@ void Engine::start_workers() {
 bool Engine::feed_all() {
   bool more = false, fed = false;
   for (const auto& lane : shared_->scheduler.lanes()) {
-    // Continue until the queue is empty (then the consumer wakes this thread for new records) or the lane is full (then
-    // the scheduler wakes it when there is room). If it stopped anywhere else, it would sleep beside records that are
-    // ready.
+    // Continue until the queue is empty (then new records wake a thread) or the lane is full (then the scheduler wakes
+    // the polling thread when there is room). If it stopped anywhere else, no thread would take records that are ready.
     std::size_t taken = 0;
     for (std::size_t room; (room = shared_->scheduler.room(*lane)) > 0;) {
       auto block = take(lane, std::min(room, kTake));

@@ -35,11 +35,11 @@ struct Engine::Shared {
   Waker waker;
   std::vector<std::unique_ptr<TopicState>> topics;
   Scheduler scheduler;
-  /// Whoever has it may use the consumer: the polling thread, except while it waits, or a worker that has received
-  /// records.
+  /// The thread that has it may use the consumer: the polling thread, except while it waits, or a worker that has
+  /// received records.
   std::mutex turn;
   Engine* engine = nullptr;            ///< while records may be taken; protected by `turn`
-  std::atomic<bool> have_come{false};  ///< records that whoever has the turn must take before it waits
+  std::atomic<bool> have_come{false};  ///< records that the thread with the turn must take before it waits
   std::mutex mutex;
   std::vector<std::pair<LanePtr, ports::PartitionClaim>> late_claims;
 };

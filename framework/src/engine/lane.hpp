@@ -62,9 +62,9 @@ class Lane {
   /// The message runs again at `due`, as this attempt.
   void retry(const Work& work, SteadyTime due, int attempt);
 
-  /// Lends up to `most` messages from number `from` on that wait and do not run. The caller looks up whether they are
-  /// settled already. Suspects are not lent: the end of their run removes them from the database. The others may be handed out and settled in the meantime. If the result is not empty, their blocks stay
-  /// until return_lent().
+  /// Lends up to `most` messages from number `from` on that wait and do not run, but no suspects: the end of their run
+  /// removes those from the database. The caller looks up whether they are settled. They may be handed out and settled
+  /// meanwhile. If there are some, their blocks stay until return_lent().
   [[nodiscard]] std::vector<Work> lend_waiting(Seq from, std::size_t most);
   /// The look-up is over: the caller no longer uses the lent messages.
   void return_lent() noexcept { blocks_.return_lent(); }

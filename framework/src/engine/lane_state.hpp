@@ -42,10 +42,10 @@ struct LaneState {
   std::deque<std::pair<Offset, SteadyTime>> arrivals;  ///< of blocks, by their last offset; only for traces
   bool paused = false;                                 ///< nothing new starts, because it is paused as a whole
   bool waits_for_pauses = false;                       ///< nothing starts until the store tells what is paused
-  bool wants_feed = false;           ///< the polling thread left records in Kafka because there was no room
-  std::optional<Offset> read_up_to;  ///< used by the polling thread: the end that it last passed to the lane
-  bool was_fed = false;              ///< used by the polling thread: it has passed records to the lane
-  Seq looked_up = 0;                 ///< messages before it were looked up in the inbox
+  bool wants_feed = false;                             ///< records were left in Kafka because there was no room
+  std::optional<Offset> read_up_to;                    ///< used with the turn: the end that was last passed to the lane
+  bool was_fed = false;                                ///< used with the turn: records were passed to the lane
+  Seq looked_up = 0;                                   ///< messages before it were looked up in the inbox
   /// The largest number of messages in a unit. It is small after a unit was rolled back because a message failed.
   std::size_t unit_most = SIZE_MAX;
   /// Since when its messages wait for other transactions to end, see Scheduler::is_crowded().

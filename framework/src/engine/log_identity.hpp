@@ -1,7 +1,7 @@
 #pragma once
 // Checks whether the broker still has the log that was read. A topic can be deleted and created again while it is read,
 // and an unclean leader election can cut records off. Offsets then start again, and stand for other records. Pure; not
-// thread-safe: the polling thread owns it.
+// thread-safe: only the thread that has the turn uses it.
 
 #include <cstdint>
 #include <map>

@@ -1,7 +1,8 @@
 #pragma once
 // Decides which worker runs what next. One lock protects lanes, permits and the store's state. Workers wait here. The
-// polling thread, or a worker that has received records, feeds the scheduler. The polling thread takes positions from it. With the lock held it calls no outside code, except
-// Limiter::try_acquire_fairly, which never waits.
+// polling thread, or a worker that has received records, feeds the scheduler. The polling thread takes positions from
+// it. With the lock held it calls no outside code, except Limiter::try_acquire_fairly and Arrivals::wake, which never
+// wait.
 //
 // Permits: a worker that finds none requests one from the limiter, which delivers it to the topic. The first free worker
 // uses it. If it cannot, the permit is returned at once. While all workers are busy, it waits for one for a moment.
@@ -34,7 +35,7 @@ class Scheduler {
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
-  // --- polling thread
+  // --- polling thread; lanes(), room(), feed() and pass() also for a worker that has the turn
   void open(LanePtr lane);
   [[nodiscard]] std::vector<LanePtr> lanes() const;
   /// How many records the lane may take now. 0 also requests a call of room_again().

@@ -1,4 +1,4 @@
-// The polling thread's work on the lanes of the scheduler: it opens, feeds, drains and closes them.
+// The lanes of the scheduler are opened, fed, drained and closed.
 
 #include <algorithm>
 
