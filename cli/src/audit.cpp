@@ -19,7 +19,6 @@
 #include "text.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/kafka/limiters.hpp"
-#include "whole_number.hpp"
 
 namespace turnstile::cli {
 
@@ -181,40 +180,37 @@ Exit run(const Global& global, Options options) {
 
 }  // namespace
 
-void add_audit(CLI::App& app, Command& command) {
+void add_audit(Verb app, Command& command) {
   const auto options = std::make_shared<Options>();
-  auto* verb = app.add_subcommand(
-      "audit", "whether each record had one fate, each effect has a record, and no limit was exceeded");
-  verb->add_option("--topic", options->records.topic, "the topic")->type_name("TOPIC")->required();
-  verb->add_option("--group", options->records.group, "the consumer group (default: group.id of the configuration)")
-      ->type_name("GROUP");
-  verb->add_option("--from", options->from, "only records from this time on: \"2026-03-01 14:05\" (UTC), \"2h ago\"")
-      ->type_name("TIME");
-  verb->add_option("--to", options->to, "only records before this time")->type_name("TIME");
-  verb->add_option("--handler", options->handler, "the handler's name, if the program sets it in code")
-      ->type_name("NAME");
-  verb->add_option("--message-id", options->message_id, "where ids come from, if the program sets it in code")
-      ->type_name("SOURCE");
-  verb->add_option("--list", options->list, "how many violations to show")
-      ->type_name("N")
-      ->transform(whole_number(0, audit::kMostViolations))
-      ->capture_default_str();
-  verb->add_flag("--no-limits", options->no_limits, "do not read the token log");
-  verb->add_option("--metrics", options->metrics, "also write a file for the textfile collector of node_exporter")
-      ->type_name("FILE");
-  verb->footer(
+  const auto verb =
+      app.add_verb("audit", "whether each record had one fate, each effect has a record, and no limit was exceeded");
+  verb.add_option("--topic", options->records.topic, "the topic").type("TOPIC").required();
+  verb.add_option("--group", options->records.group, "the consumer group (default: group.id of the configuration)")
+      .type("GROUP");
+  verb.add_option("--from", options->from, "only records from this time on: \"2026-03-01 14:05\" (UTC), \"2h ago\"")
+      .type("TIME");
+  verb.add_option("--to", options->to, "only records before this time").type("TIME");
+  verb.add_option("--handler", options->handler, "the handler's name, if the program sets it in code").type("NAME");
+  verb.add_option("--message-id", options->message_id, "where ids come from, if the program sets it in code")
+      .type("SOURCE");
+  verb.add_option("--list", options->list, "how many violations to show")
+      .type("N")
+      .whole_number(0, audit::kMostViolations)
+      .shows_default();
+  verb.add_flag("--no-limits", options->no_limits, "do not read the token log");
+  verb.add_option("--metrics", options->metrics, "also write a file for the textfile collector of node_exporter")
+      .type("FILE");
+  verb.footer(
       "Exit code 0: all promises hold as far as it can be told; 1: one does not. What is older than the stored ids is\n"
       "counted under \"cannot tell\". It reads the whole topic, and the inbox twice, in one snapshot of the database.");
-  verb->callback([&command, options] {
-    command.run = [&command, options] {
-      try {
-        return run(command.global, *options);
-      } catch (const Error& error) {
-        // Exit code 1 says that a promise does not hold. Without a comparison nobody can say that.
-        if (error.code() == Code::not_found || error.code() == Code::sql_error) throw UsageError(error.what());
-        throw;
-      }
-    };
+  verb.runs(command, [options](const Global& global) {
+    try {
+      return run(global, *options);
+    } catch (const Error& error) {
+      // Exit code 1 says that a promise does not hold. Without a comparison nobody can say that.
+      if (error.code() == Code::not_found || error.code() == Code::sql_error) throw UsageError(error.what());
+      throw;
+    }
   });
 }
 

@@ -1,7 +1,6 @@
 #pragma once
 // The common part of the verbs: the options before them, and the action that they choose.
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <optional>
 #include <string>
@@ -9,6 +8,7 @@
 #include "exit_code.hpp"
 #include "turnstile/config.hpp"
 #include "turnstile/error.hpp"
+#include "verb.hpp"
 
 namespace turnstile::cli {
 
@@ -38,28 +38,28 @@ struct Refusal : Error {
 };
 
 // One function for each verb, in its own file. `command` must outlive the parsing and the run.
-void add_migrate(CLI::App& app, Command& command);
-void add_inbox(CLI::App& app, Command& command);
-void add_purge(CLI::App& inbox, Command& command);
-void add_dlq(CLI::App& app, Command& command);
-void add_replay(CLI::App& dlq, Command& command);
-void add_dlq_groups(CLI::App& dlq, Command& command);
-void add_dlq_edit(CLI::App& dlq, Command& command);
-void add_dlq_purge(CLI::App& dlq, Command& command);
-void add_rewind(CLI::App& app, Command& command);
-void add_retries(CLI::App& app, Command& command);
-void add_outbox(CLI::App& app, Command& command);
-void add_limits(CLI::App& app, Command& command);
-void add_limits_divide(CLI::App& limits, Command& command);
-void add_permits(CLI::App& app, Command& command);
-void add_topics(CLI::App& app, Command& command);
-void add_top(CLI::App& app, Command& command);
-void add_dashboard(CLI::App& app, Command& command);
-void add_log(CLI::App& app, Command& command);
-void add_audit(CLI::App& app, Command& command);
-void add_doctor(CLI::App& app, Command& command);
-void add_dev_broker(CLI::App& app, Command& command);
-void add_config(CLI::App& app, Command& command);
-void add_version(CLI::App& app, Command& command);
+void add_migrate(Verb app, Command& command);
+void add_inbox(Verb app, Command& command);
+void add_purge(Verb inbox, Command& command);
+void add_dlq(Verb app, Command& command);
+void add_replay(Verb dlq, Command& command);
+void add_dlq_groups(Verb dlq, Command& command);
+void add_dlq_edit(Verb dlq, Command& command);
+void add_dlq_purge(Verb dlq, Command& command);
+void add_rewind(Verb app, Command& command);
+void add_retries(Verb app, Command& command);
+void add_outbox(Verb app, Command& command);
+void add_limits(Verb app, Command& command);
+void add_limits_divide(Verb limits, Command& command);
+void add_permits(Verb app, Command& command);
+void add_topics(Verb app, Command& command);
+void add_top(Verb app, Command& command);
+void add_dashboard(Verb app, Command& command);
+void add_log(Verb app, Command& command);
+void add_audit(Verb app, Command& command);
+void add_doctor(Verb app, Command& command);
+void add_dev_broker(Verb app, Command& command);
+void add_config(Verb app, Command& command);
+void add_version(Verb app, Command& command);
 
 }  // namespace turnstile::cli

@@ -51,21 +51,20 @@ Exit example(bool reference) {
 
 }  // namespace
 
-void add_config(CLI::App& app, Command& command) {
-  auto* verb = app.add_subcommand("config", "what each setting is, and which value is in effect");
-  verb->require_subcommand(1);
+void add_config(Verb app, Command& command) {
+  const auto verb = app.add_verb("config", "what each setting is, and which value is in effect");
+  verb.needs_verb();
 
   const auto key = std::make_shared<std::string>();
-  auto* explained = verb->add_subcommand(
-      "explain", "values in effect, and where each comes from: the default, the file or the environment");
-  explained->add_option("KEY", *key, "one setting (topics.payments.limit) or a section (consumer)")->type_name("");
-  explained->callback(
-      [&command, key] { command.run = [&command, key] { return explain_settings(command.global, *key); }; });
+  const auto explained =
+      verb.add_verb("explain", "values in effect, and where each comes from: the default, the file or the environment");
+  explained.add_option("KEY", *key, "one setting (topics.payments.limit) or a section (consumer)").type("");
+  explained.runs(command, [key](const Global& global) { return explain_settings(global, *key); });
 
   const auto markdown = std::make_shared<bool>(false);
-  auto* shown = verb->add_subcommand("example", "a configuration file with every setting and its default");
-  shown->add_flag("--markdown", *markdown, "the tables of the reference page instead");
-  shown->callback([&command, markdown] { command.run = [markdown] { return example(*markdown); }; });
+  const auto shown = verb.add_verb("example", "a configuration file with every setting and its default");
+  shown.add_flag("--markdown", *markdown, "the tables of the reference page instead");
+  shown.runs(command, [markdown](const Global&) { return example(*markdown); });
 }
 
 }  // namespace turnstile::cli

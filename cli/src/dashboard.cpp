@@ -107,24 +107,22 @@ Exit dashboard_verb(const Global& global, const Options& options) {
 
 }  // namespace
 
-void add_dashboard(CLI::App& app, Command& command) {
+void add_dashboard(Verb app, Command& command) {
   const auto options = std::make_shared<Options>();
-  auto* verb = app.add_subcommand(
-      "dashboard", "a page for the browser: permits over time, topics, dead letters, messages and limits");
-  verb->add_option("TOPIC", options->topics, "these topics only (default: as turnstile top)");
-  verb->add_option("--listen", options->listen, "the address of the page; port 0: any free port")
-      ->type_name("HOST:PORT")
-      ->capture_default_str();
-  verb->add_flag("--allow-changes", options->allow_changes,
-                 "the page can edit and replay dead letters, and change limits");
-  verb->add_option("--by", options->by, "who makes the changes, for their record (default: USER@HOST)")
-      ->type_name("NAME");
-  add_domain_options(*verb, options->domain);
-  verb->footer(
+  const auto verb =
+      app.add_verb("dashboard", "a page for the browser: permits over time, topics, dead letters, messages and limits");
+  verb.add_option("TOPIC", options->topics, "these topics only (default: as turnstile top)");
+  verb.add_option("--listen", options->listen, "the address of the page; port 0: any free port")
+      .type("HOST:PORT")
+      .shows_default();
+  verb.add_flag("--allow-changes", options->allow_changes,
+                "the page can edit and replay dead letters, and change limits");
+  verb.add_option("--by", options->by, "who makes the changes, for their record (default: USER@HOST)").type("NAME");
+  add_domain_options(verb, options->domain);
+  verb.footer(
       "Without authentication: keep it on 127.0.0.1, and reach it through ssh -L 8080:127.0.0.1:8080 HOST.\n"
       "It answers requests to localhost and to its own address only, and none from other origins.");
-  verb->callback(
-      [&command, options] { command.run = [&command, options] { return dashboard_verb(command.global, *options); }; });
+  verb.runs(command, [options](const Global& global) { return dashboard_verb(global, *options); });
 }
 
 }  // namespace turnstile::cli

@@ -22,16 +22,15 @@ Microseconds parse_time(const char* option, const std::string& text) {
 
 }  // namespace
 
-void add_dead_options(CLI::App& verb, DeadOptions& options) {
-  verb.add_option("--handler", options.handler, "of this handler only")->type_name("NAME");
-  verb.add_option("--topic", options.topic, "of this topic only")->type_name("NAME");
-  verb.add_option("--reason", options.reason, "with this reason only")->type_name("REASON");
+void add_dead_options(Verb verb, DeadOptions& options) {
+  verb.add_option("--handler", options.handler, "of this handler only").type("NAME");
+  verb.add_option("--topic", options.topic, "of this topic only").type("NAME");
+  verb.add_option("--reason", options.reason, "with this reason only").type("REASON");
   verb.add_option("--since", options.since, "that died at this time or later: \"2026-03-01 14:05\", \"2h ago\"")
-      ->type_name("TIME");
-  verb.add_option("--until", options.until, "that died before this time")->type_name("TIME");
-  verb.add_option("--header", options.header, "with a header of this name and exactly this value")
-      ->type_name("NAME=VALUE");
-  verb.add_option("--text", options.text, "with this text in the payload")->type_name("TEXT");
+      .type("TIME");
+  verb.add_option("--until", options.until, "that died before this time").type("TIME");
+  verb.add_option("--header", options.header, "with a header of this name and exactly this value").type("NAME=VALUE");
+  verb.add_option("--text", options.text, "with this text in the payload").type("TEXT");
 }
 
 void require_reason(const std::string& reason) {

@@ -1,7 +1,6 @@
 #pragma once
 // The options that choose dead letters, the same for each verb of `turnstile dlq`.
 
-#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 
@@ -24,7 +23,7 @@ struct DeadOptions {
 };
 
 /// `options` must outlive the parsing.
-void add_dead_options(CLI::App& verb, DeadOptions& options);
+void add_dead_options(Verb verb, DeadOptions& options);
 
 /// Throws UsageError for a handler, a topic or a reason that does not exist, and for a malformed time or header.
 postgres::DeadFilter dead_filter(postgres::Admin& admin, const DeadOptions& options);

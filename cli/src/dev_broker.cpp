@@ -70,13 +70,11 @@ Exit dev_broker(const Options& options) {
 
 }  // namespace
 
-void add_dev_broker(CLI::App& app, Command& command) {
+void add_dev_broker(Verb app, Command& command) {
   const auto options = std::make_shared<Options>();
-  auto* verb = app.add_subcommand("dev-broker", "a Kafka broker in memory, for development; prints its address");
-  verb->add_option("--topic", options->topics, "create it; may be repeated")
-      ->type_name("NAME[:PARTITIONS]")
-      ->allow_extra_args(false);
-  verb->callback([&command, options] { command.run = [options] { return dev_broker(*options); }; });
+  const auto verb = app.add_verb("dev-broker", "a Kafka broker in memory, for development; prints its address");
+  verb.add_option("--topic", options->topics, "create it; may be repeated").type("NAME[:PARTITIONS]").one_value_each();
+  verb.runs(command, [options](const Global&) { return dev_broker(*options); });
 }
 
 }  // namespace turnstile::cli

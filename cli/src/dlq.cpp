@@ -9,7 +9,6 @@
 #include "dead_json.hpp"
 #include "dead_options.hpp"
 #include "text.hpp"
-#include "whole_number.hpp"
 
 namespace turnstile::cli {
 
@@ -146,35 +145,33 @@ Exit show(const Global& global, const Options& options) {
 
 }  // namespace
 
-void add_dlq(CLI::App& app, Command& command) {
-  auto* dlq = app.add_subcommand("dlq", "messages that were not run, or failed permanently");
-  dlq->require_subcommand(1);
-  dlq->footer(
+void add_dlq(Verb app, Command& command) {
+  const auto dlq = app.add_verb("dlq", "messages that were not run, or failed permanently");
+  dlq.needs_verb();
+  dlq.footer(
       "Stored in PostgreSQL for topics in any mode but at_least_once; in that mode only the dead letter topic has them.");
   const auto options = std::make_shared<Options>();
 
-  auto* list_verb = dlq->add_subcommand("list", "the dead letters that wait, oldest first");
-  add_dead_options(*list_verb, options->which);
-  list_verb->add_option("--limit,--most", options->most, "how many")
-      ->type_name("N")
-      ->transform(whole_number(1, 1'000'000))
-      ->capture_default_str();
-  list_verb->add_option("--after", options->after, "the next page, as the page before names it")->type_name("PLACE");
-  list_verb->add_flag("--all", options->all, "also those that were replayed");
-  list_verb->callback(
-      [&command, options] { command.run = [&command, options] { return list(command.global, *options); }; });
+  const auto list_verb = dlq.add_verb("list", "the dead letters that wait, oldest first");
+  add_dead_options(list_verb, options->which);
+  list_verb.add_option("--limit,--most", options->most, "how many")
+      .type("N")
+      .whole_number(1, 1'000'000)
+      .shows_default();
+  list_verb.add_option("--after", options->after, "the next page, as the page before names it").type("PLACE");
+  list_verb.add_flag("--all", options->all, "also those that were replayed");
+  list_verb.runs(command, [options](const Global& global) { return list(global, *options); });
 
-  auto* show_verb = dlq->add_subcommand("show", "one dead letter, with its error, headers and payload");
-  show_verb->add_option("NUMBER", options->number, "as dlq list has it")->required()->transform(whole_number(1));
-  show_verb->add_flag("--full", options->full, "the whole payload, however long");
-  show_verb->add_flag("--original", options->original, "the record as it died, before any edit");
-  show_verb->callback(
-      [&command, options] { command.run = [&command, options] { return show(command.global, *options); }; });
+  const auto show_verb = dlq.add_verb("show", "one dead letter, with its error, headers and payload");
+  show_verb.add_option("NUMBER", options->number, "as dlq list has it").required().whole_number(1);
+  show_verb.add_flag("--full", options->full, "the whole payload, however long");
+  show_verb.add_flag("--original", options->original, "the record as it died, before any edit");
+  show_verb.runs(command, [options](const Global& global) { return show(global, *options); });
 
-  add_dlq_groups(*dlq, command);
-  add_replay(*dlq, command);
-  add_dlq_edit(*dlq, command);
-  add_dlq_purge(*dlq, command);
+  add_dlq_groups(dlq, command);
+  add_replay(dlq, command);
+  add_dlq_edit(dlq, command);
+  add_dlq_purge(dlq, command);
 }
 
 }  // namespace turnstile::cli

@@ -13,7 +13,6 @@
 #include "dead_edit.hpp"
 #include "dead_options.hpp"
 #include "operator_name.hpp"
-#include "whole_number.hpp"
 
 namespace turnstile::cli {
 
@@ -62,15 +61,15 @@ Exit edit(const Global& global, const Options& options) {
 
 }  // namespace
 
-void add_dlq_edit(CLI::App& dlq, Command& command) {
+void add_dlq_edit(Verb dlq, Command& command) {
   const auto options = std::make_shared<Options>();
-  auto* verb = dlq.add_subcommand("edit", "change the record of a dead letter before its replay; its id stays");
-  verb->add_option("NUMBER", options->number, "as dlq list has it")->required()->transform(whole_number(1));
-  auto* value = verb->add_option("--value", options->value, "the new payload")->type_name("TEXT");
-  verb->add_option("--file", options->file, "the new payload is in this file")->type_name("FILE")->excludes(value);
-  verb->add_option("--header", options->headers, "sets a header; may be repeated")->type_name("NAME=VALUE");
-  verb->add_option("--remove-header", options->removed, "removes a header; may be repeated")->type_name("NAME");
-  verb->callback([&command, options] { command.run = [&command, options] { return edit(command.global, *options); }; });
+  const auto verb = dlq.add_verb("edit", "change the record of a dead letter before its replay; its id stays");
+  verb.add_option("NUMBER", options->number, "as dlq list has it").required().whole_number(1);
+  const auto value = verb.add_option("--value", options->value, "the new payload").type("TEXT");
+  verb.add_option("--file", options->file, "the new payload is in this file").type("FILE").excludes(value);
+  verb.add_option("--header", options->headers, "sets a header; may be repeated").type("NAME=VALUE");
+  verb.add_option("--remove-header", options->removed, "removes a header; may be repeated").type("NAME");
+  verb.runs(command, [options](const Global& global) { return edit(global, *options); });
 }
 
 }  // namespace turnstile::cli

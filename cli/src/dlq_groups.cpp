@@ -6,7 +6,6 @@
 
 #include "command.hpp"
 #include "dead_options.hpp"
-#include "whole_number.hpp"
 
 namespace turnstile::cli {
 
@@ -40,17 +39,16 @@ Exit groups(const Global& global, const Options& options) {
 
 }  // namespace
 
-void add_dlq_groups(CLI::App& dlq, Command& command) {
+void add_dlq_groups(Verb dlq, Command& command) {
   const auto options = std::make_shared<Options>();
-  auto* verb = dlq.add_subcommand("groups", "count the dead letters that wait by topic, handler, reason and error");
-  add_dead_options(*verb, options->which);
-  verb->add_option("--limit", options->most, "how many groups, the largest first")
-      ->type_name("N")
-      ->transform(whole_number(1, 10'000))
-      ->capture_default_str();
-  verb->add_flag("--all", options->all, "also those that were replayed");
-  verb->callback(
-      [&command, options] { command.run = [&command, options] { return groups(command.global, *options); }; });
+  const auto verb = dlq.add_verb("groups", "count the dead letters that wait by topic, handler, reason and error");
+  add_dead_options(verb, options->which);
+  verb.add_option("--limit", options->most, "how many groups, the largest first")
+      .type("N")
+      .whole_number(1, 10'000)
+      .shows_default();
+  verb.add_flag("--all", options->all, "also those that were replayed");
+  verb.runs(command, [options](const Global& global) { return groups(global, *options); });
 }
 
 }  // namespace turnstile::cli

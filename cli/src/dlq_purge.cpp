@@ -78,17 +78,16 @@ Exit purge(const Global& global, const Options& options) {
 
 }  // namespace
 
-void add_dlq_purge(CLI::App& dlq, Command& command) {
+void add_dlq_purge(Verb dlq, Command& command) {
   const auto options = std::make_shared<Options>();
-  auto* verb = dlq.add_subcommand("purge", "delete old dead letters; without --yes it only shows which");
-  verb->add_option("--older-than", options->older_than, "that died longer ago than this: 30d, 36h, 2w")
-      ->type_name("AGE")
-      ->required();
-  add_dead_options(*verb, options->which);
-  verb->add_flag("--replayed", options->replayed, "only those that were replayed");
-  verb->add_flag("--yes", options->yes, "delete them: a message that was not replayed then never runs");
-  verb->callback(
-      [&command, options] { command.run = [&command, options] { return purge(command.global, *options); }; });
+  const auto verb = dlq.add_verb("purge", "delete old dead letters; without --yes it only shows which");
+  verb.add_option("--older-than", options->older_than, "that died longer ago than this: 30d, 36h, 2w")
+      .type("AGE")
+      .required();
+  add_dead_options(verb, options->which);
+  verb.add_flag("--replayed", options->replayed, "only those that were replayed");
+  verb.add_flag("--yes", options->yes, "delete them: a message that was not replayed then never runs");
+  verb.runs(command, [options](const Global& global) { return purge(global, *options); });
 }
 
 }  // namespace turnstile::cli

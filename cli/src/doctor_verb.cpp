@@ -86,11 +86,11 @@ Exit doctor(const Global& global) {
 
 }  // namespace
 
-void add_doctor(CLI::App& app, Command& command) {
-  auto* verb = app.add_subcommand(
+void add_doctor(Verb app, Command& command) {
+  const auto verb = app.add_verb(
       "doctor", "checks configuration, brokers, topics, database, schema and rights, and the running system");
-  verb->footer("A wrong configuration is a problem like others: exit code 1.");
-  verb->callback([&command] { command.run = [&command] { return doctor(command.global); }; });
+  verb.footer("A wrong configuration is a problem like others: exit code 1.");
+  verb.runs(command, [](const Global& global) { return doctor(global); });
 }
 
 }  // namespace turnstile::cli

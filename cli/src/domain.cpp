@@ -71,15 +71,15 @@ std::string since(const TokenReader& reader, const PermitsView::Holder& holder, 
 
 }  // namespace
 
-void add_domain_options(CLI::App& verb, DomainOptions& options) {
+void add_domain_options(Verb verb, DomainOptions& options) {
   verb.add_option("--topic", options.topic, "the domain's token log (default: [limits] topic, else GROUP.tokens)")
-      ->type_name("NAME");
+      .type("NAME");
 }
 
-void add_part_options(CLI::App& verb, DomainOptions& options) {
+void add_part_options(Verb verb, DomainOptions& options) {
   verb.add_option("--limiter", options.limiter,
                   "of a divided log: the part in which this limiter lives, instead of part 0")
-      ->type_name("NAME");
+      .type("NAME");
 }
 
 void warn_of_directory(const TokenReader& reader, const DomainOptions& options) {

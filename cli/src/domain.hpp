@@ -18,9 +18,9 @@ struct DomainOptions {
   std::optional<std::string> topic;
   std::optional<std::string> limiter;  ///< of a divided log: the part of this limiter, instead of part 0
 };
-void add_domain_options(CLI::App& verb, DomainOptions& options);
+void add_domain_options(Verb verb, DomainOptions& options);
 /// For the verbs that read only one part of a divided log.
-void add_part_options(CLI::App& verb, DomainOptions& options);
+void add_part_options(Verb verb, DomainOptions& options);
 /// Tells that `reader` reads a part in which no permits are granted.
 void warn_of_directory(const TokenReader& reader, const DomainOptions& options);
 

@@ -205,45 +205,41 @@ Exit unpark(const Global& global, const Options& options) {
   return dead ? Exit::ok : Exit::problems;
 }
 
-CLI::Option* add_id(CLI::App& verb, Options& options) {
-  return verb.add_option("ID", options.id, "the id in the message: a UUID, or any other text")->required();
+Argument add_id(Verb verb, Options& options) {
+  return verb.add_option("ID", options.id, "the id in the message: a UUID, or any other text").required();
 }
 
 }  // namespace
 
-void add_inbox(CLI::App& app, Command& command) {
-  auto* inbox = app.add_subcommand("inbox", "the ids of the messages that took effect");
-  inbox->require_subcommand(1);
+void add_inbox(Verb app, Command& command) {
+  const auto inbox = app.add_verb("inbox", "the ids of the messages that took effect");
+  inbox.needs_verb();
   const auto options = std::make_shared<Options>();
 
-  auto* inspect_verb = inbox->add_subcommand("inspect", "whether this message took effect, when, and from where");
-  add_id(*inspect_verb, *options);
-  inspect_verb->add_option("--handler", options->handler, "of this handler only")->type_name("NAME");
-  inspect_verb->callback(
-      [&command, options] { command.run = [&command, options] { return inspect_id(command.global, *options); }; });
+  const auto inspect_verb = inbox.add_verb("inspect", "whether this message took effect, when, and from where");
+  add_id(inspect_verb, *options);
+  inspect_verb.add_option("--handler", options->handler, "of this handler only").type("NAME");
+  inspect_verb.runs(command, [options](const Global& global) { return inspect_id(global, *options); });
 
-  auto* stats_verb =
-      inbox->add_subcommand("stats", "how many ids each handler has, how old they are, and each partition's watermark");
-  stats_verb->callback([&command] { command.run = [&command] { return stats(command.global); }; });
+  const auto stats_verb =
+      inbox.add_verb("stats", "how many ids each handler has, how old they are, and each partition's watermark");
+  stats_verb.runs(command, [](const Global& global) { return stats(global); });
 
-  auto* forget_verb =
-      inbox->add_subcommand("forget", "let a message take effect a second time if it is delivered again");
-  add_id(*forget_verb, *options);
-  forget_verb->add_option("--handler", options->handler, "for which handler")->type_name("NAME")->required();
-  forget_verb->add_flag("--yes", options->yes, "yes, it may take effect a second time");
-  forget_verb->callback(
-      [&command, options] { command.run = [&command, options] { return forget(command.global, *options); }; });
+  const auto forget_verb = inbox.add_verb("forget", "let a message take effect a second time if it is delivered again");
+  add_id(forget_verb, *options);
+  forget_verb.add_option("--handler", options->handler, "for which handler").type("NAME").required();
+  forget_verb.add_flag("--yes", options->yes, "yes, it may take effect a second time");
+  forget_verb.runs(command, [options](const Global& global) { return forget(global, *options); });
 
-  auto* unpark_verb = inbox->add_subcommand(
-      "unpark", "decide about a parked message of a leased topic: it is unknown whether it took effect");
-  add_id(*unpark_verb, *options);
-  unpark_verb->add_option("--handler", options->handler, "for which handler")->type_name("NAME")->required();
-  unpark_verb->add_flag("--done", options->done, "it took effect");
-  unpark_verb->add_flag("--rerun", options->rerun, "it may run again");
-  unpark_verb->callback(
-      [&command, options] { command.run = [&command, options] { return unpark(command.global, *options); }; });
+  const auto unpark_verb =
+      inbox.add_verb("unpark", "decide about a parked message of a leased topic: it is unknown whether it took effect");
+  add_id(unpark_verb, *options);
+  unpark_verb.add_option("--handler", options->handler, "for which handler").type("NAME").required();
+  unpark_verb.add_flag("--done", options->done, "it took effect");
+  unpark_verb.add_flag("--rerun", options->rerun, "it may run again");
+  unpark_verb.runs(command, [options](const Global& global) { return unpark(global, *options); });
 
-  add_purge(*inbox, command);
+  add_purge(inbox, command);
 }
 
 }  // namespace turnstile::cli

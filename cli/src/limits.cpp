@@ -244,62 +244,64 @@ Exit change(const Global& global, const Options& options, std::optional<std::int
   return Exit::ok;
 }
 
-void add_change_options(CLI::App& verb, Options& options) {
+/// "-1" looks like an option, so it is in the rest.
+std::string number_of(const Options& options, const std::vector<std::string>& rest) {
+  constexpr const char* kHelp = "turnstile limits set --help";
+  const bool is_in_rest = options.number.empty() && rest.size() == 1;
+  if (!rest.empty() && !is_in_rest)
+    throw UsageError(fmt::format("arguments that were not expected: {}; see: {}", fmt::join(rest, " "), kHelp));
+  if (options.number.empty() && !is_in_rest) throw UsageError(fmt::format("N is required; see: {}", kHelp));
+  return is_in_rest ? rest.front() : options.number;
+}
+
+void add_change_options(Verb verb, Options& options) {
   add_domain_options(verb, options.domain);
   verb.add_option("--timeout", options.timeout, "how long to wait until the limit is in effect")
-      ->type_name("TIME")
-      ->capture_default_str();
+      .type("TIME")
+      .shows_default();
 }
 
 }  // namespace
 
-void add_limits(CLI::App& app, Command& command) {
-  auto* limits = app.add_subcommand("limits", "how many handlers may run at once in all processes together");
-  limits->require_subcommand(1);
-  limits->footer(kRule);
+void add_limits(Verb app, Command& command) {
+  const auto limits = app.add_verb("limits", "how many handlers may run at once in all processes together");
+  limits.needs_verb();
+  limits.footer(kRule);
   const auto options = std::make_shared<Options>();
-  add_domain_options(*limits, options->domain);
+  add_domain_options(limits, options->domain);
 
-  auto* list_verb =
-      limits->add_subcommand("list", "each limiter: its effective limit, the source of it, and what is in use");
-  add_domain_options(*list_verb, options->domain);
-  list_verb->footer(fmt::format("{}\nBUSY and WAITING are as each member last reported, 4 times a lease.", kRule));
-  list_verb->callback(
-      [&command, options] { command.run = [&command, options] { return list(command.global, *options); }; });
+  const auto list_verb =
+      limits.add_verb("list", "each limiter: its effective limit, the source of it, and what is in use");
+  add_domain_options(list_verb, options->domain);
+  list_verb.footer(fmt::format("{}\nBUSY and WAITING are as each member last reported, 4 times a lease.", kRule));
+  list_verb.runs(command, [options](const Global& global) { return list(global, *options); });
 
-  auto* history_verb = limits->add_subcommand("history", "the last changes of limits: when, and by whom");
-  add_domain_options(*history_verb, options->domain);
-  history_verb->footer(
+  const auto history_verb = limits.add_verb("history", "the last changes of limits: when, and by whom");
+  add_domain_options(history_verb, options->domain);
+  history_verb.footer(
       "The token log keeps the last 100. Changes by builds of turnstile that do not record it have no name.");
-  history_verb->callback(
-      [&command, options] { command.run = [&command, options] { return history(command.global, *options); }; });
+  history_verb.runs(command, [options](const Global& global) { return history(global, *options); });
 
-  auto* set_verb = limits->add_subcommand("set", "change a limit while consumers run; 0 pauses the limiter");
-  set_verb->add_option("NAME", options->name, "as limits list has it")->required();
-  // As text, so that the error can name it. "-1" looks like an option, so it is found among the extra arguments.
-  set_verb->add_option("N", options->number, "0 (pauses) to 1000000000");
-  set_verb->allow_extras();
-  set_verb->add_flag("--ahead", options->ahead, "although no running member has a limiter of this name yet");
-  add_change_options(*set_verb, *options);
-  set_verb->footer(fmt::format(
+  const auto set_verb = limits.add_verb("set", "change a limit while consumers run; 0 pauses the limiter");
+  set_verb.add_option("NAME", options->name, "as limits list has it").required();
+  // As text, so that the error can name it.
+  set_verb.add_option("N", options->number, "0 (pauses) to 1000000000");
+  set_verb.allow_rest();
+  set_verb.add_flag("--ahead", options->ahead, "although no running member has a limiter of this name yet");
+  add_change_options(set_verb, *options);
+  set_verb.footer(fmt::format(
       "{}\nLowered below what is in use: running handlers keep their permits, and no handler starts until it fits.",
       kRule));
-  set_verb->callback([&command, options, set_verb] {
-    auto rest = set_verb->remaining();
-    if (options->number.empty() && rest.size() == 1) std::swap(options->number, rest[0]);
-    else if (!rest.empty()) throw CLI::ExtrasError(rest);
-    if (options->number.empty()) throw CLI::RequiredError("N");
-    command.run = [&command, options] { return change(command.global, *options, parse_limit(options->number)); };
+  set_verb.runs(command, [options, set_verb](const Global& global) {
+    return change(global, *options, parse_limit(number_of(*options, set_verb.rest())));
   });
 
-  add_limits_divide(*limits, command);
+  add_limits_divide(limits, command);
 
-  auto* unset_verb = limits->add_subcommand("unset", "the configured limit is in effect again");
-  unset_verb->add_option("NAME", options->name, "as limits list has it")->required();
-  add_change_options(*unset_verb, *options);
-  unset_verb->callback([&command, options] {
-    command.run = [&command, options] { return change(command.global, *options, std::nullopt); };
-  });
+  const auto unset_verb = limits.add_verb("unset", "the configured limit is in effect again");
+  unset_verb.add_option("NAME", options->name, "as limits list has it").required();
+  add_change_options(unset_verb, *options);
+  unset_verb.runs(command, [options](const Global& global) { return change(global, *options, std::nullopt); });
 }
 
 }  // namespace turnstile::cli

@@ -93,21 +93,20 @@ Exit divide(const Global& global, const Options& options) {
 
 }  // namespace
 
-void add_limits_divide(CLI::App& limits, Command& command) {
+void add_limits_divide(Verb limits, Command& command) {
   const auto options = std::make_shared<Options>();
-  auto* verb = limits.add_subcommand("divide", "spreads the token log over several partitions, for large clusters");
-  verb->add_option("PARTS", options->parts, "2 to 64; part 0 only tells how many there are")->required();
-  add_domain_options(*verb, options->domain);
-  verb->add_option("--timeout", options->timeout, "how long to wait until running handlers have returned their permits")
-      ->type_name("TIME")
-      ->capture_default_str();
-  verb->footer(
+  const auto verb = limits.add_verb("divide", "spreads the token log over several partitions, for large clusters");
+  verb.add_option("PARTS", options->parts, "2 to 64; part 0 only tells how many there are").required();
+  add_domain_options(verb, options->domain);
+  verb.add_option("--timeout", options->timeout, "how long to wait until running handlers have returned their permits")
+      .type("TIME")
+      .shows_default();
+  verb.footer(
       "It adds partitions to the topic and to its topic for snapshots, and needs the right Alter on both. Limiters pause\n"
       "until the handlers that run under those of the same part have ended, so choose a quiet time. All members must run\n"
       "a build that knows divided logs, and none may have [limits] reserve; otherwise nothing is changed. The number of\n"
       "parts cannot be changed later. Repeating the command is safe.");
-  verb->callback(
-      [&command, options] { command.run = [&command, options] { return divide(command.global, *options); }; });
+  verb.runs(command, [options](const Global& global) { return divide(global, *options); });
 }
 
 }  // namespace turnstile::cli

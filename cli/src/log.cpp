@@ -10,7 +10,6 @@
 #include "log_replay.hpp"
 #include "output.hpp"
 #include "turnstile/error.hpp"
-#include "whole_number.hpp"
 
 namespace turnstile::cli {
 
@@ -136,38 +135,33 @@ Exit replay(const Global& global, const Options& options) {
 
 }  // namespace
 
-void add_log(CLI::App& app, Command& command) {
-  auto* log = app.add_subcommand("log", "the token log: what members wrote, and which process held what at any time");
-  log->require_subcommand(1);
+void add_log(Verb app, Command& command) {
+  const auto log = app.add_verb("log", "the token log: what members wrote, and which process held what at any time");
+  log.needs_verb();
   const auto options = std::make_shared<Options>();
-  add_domain_options(*log, options->domain);
+  add_domain_options(log, options->domain);
 
-  auto* tail_verb = log->add_subcommand("tail", "its last records, one line each, with their meaning");
-  add_domain_options(*tail_verb, options->domain);
-  add_part_options(*tail_verb, options->domain);
-  tail_verb->add_option("-n", options->lines, "how many")
-      ->type_name("N")
-      ->transform(whole_number(0, 1'000'000'000))
-      ->capture_default_str();
-  tail_verb->add_flag("-f,--follow", options->follow, "then new records as they arrive, until interrupted");
-  tail_verb->footer(
+  const auto tail_verb = log.add_verb("tail", "its last records, one line each, with their meaning");
+  add_domain_options(tail_verb, options->domain);
+  add_part_options(tail_verb, options->domain);
+  tail_verb.add_option("-n", options->lines, "how many").type("N").whole_number(0, 1'000'000'000).shows_default();
+  tail_verb.add_flag("-f,--follow", options->follow, "then new records as they arrive, until interrupted");
+  tail_verb.footer(
       "Each line: position, time, meaning, writer, content | permits that changed hands.\n"
       "applied; duplicate, old epoch, stranger, revived, stale, not allowed: it changed nothing, and why; unknown: no event.\n"
       "With --json one object on each line.");
-  tail_verb->callback(
-      [&command, options] { command.run = [&command, options] { return tail(command.global, *options); }; });
+  tail_verb.runs(command, [options](const Global& global) { return tail(global, *options); });
 
-  auto* replay_verb = log->add_subcommand("replay", "which process held what at a position or a time");
-  add_domain_options(*replay_verb, options->domain);
-  add_part_options(*replay_verb, options->domain);
-  replay_verb->add_option("--at", options->at, "1041, \"2026-03-01 14:05:09\" (UTC), 14:05, \"10m ago\"")
-      ->type_name("POSITION|TIME")
-      ->required();
-  replay_verb->add_flag("--all", options->all, "also members that held and wanted nothing");
-  replay_verb->footer(
+  const auto replay_verb = log.add_verb("replay", "which process held what at a position or a time");
+  add_domain_options(replay_verb, options->domain);
+  add_part_options(replay_verb, options->domain);
+  replay_verb.add_option("--at", options->at, "1041, \"2026-03-01 14:05:09\" (UTC), 14:05, \"10m ago\"")
+      .type("POSITION|TIME")
+      .required();
+  replay_verb.add_flag("--all", options->all, "also members that held and wanted nothing");
+  replay_verb.footer(
       "Times are by the clock of the process that wrote the record. The log reaches back to about the last snapshot but one.");
-  replay_verb->callback(
-      [&command, options] { command.run = [&command, options] { return replay(command.global, *options); }; });
+  replay_verb.runs(command, [options](const Global& global) { return replay(global, *options); });
 }
 
 }  // namespace turnstile::cli

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
@@ -19,16 +20,17 @@ namespace turnstile::cli {
 
 namespace {
 
-void add_global_options(CLI::App& app, Global& global) {
-  app.add_option("--config", global.config_file, "the configuration (default: turnstile.toml, if it exists)")
-      ->type_name("FILE");
-  app.add_option("--postgres", global.postgres,
-                 "the database; other users of this machine can read this option, so put a password into "
-                 "TURNSTILE_POSTGRES_URL, the file, or ~/.pgpass")
-      ->type_name("URL");
-  app.add_option("--schema", global.schema, "where the tables are (default: turnstile)")->type_name("NAME");
-  app.add_option("--kafka", global.kafka, "the brokers to connect to first")->type_name("HOST:PORT,...");
-  app.add_flag("--json", global.json, "print JSON, for scripts");
+void add_global_options(Verb program, Global& global) {
+  program.add_option("--config", global.config_file, "the configuration (default: turnstile.toml, if it exists)")
+      .type("FILE");
+  program
+      .add_option("--postgres", global.postgres,
+                  "the database; other users of this machine can read this option, so put a password into "
+                  "TURNSTILE_POSTGRES_URL, the file, or ~/.pgpass")
+      .type("URL");
+  program.add_option("--schema", global.schema, "where the tables are (default: turnstile)").type("NAME");
+  program.add_option("--kafka", global.kafka, "the brokers to connect to first").type("HOST:PORT,...");
+  program.add_flag("--json", global.json, "print JSON, for scripts");
 }
 
 /// A verb with a footer of its own does not inherit the exit codes.
@@ -106,26 +108,27 @@ int main(int argc, char** argv) {
   app.fallthrough();
 
   Command command;
-  add_global_options(app, command.global);
-  add_migrate(app, command);
-  add_inbox(app, command);
-  add_dlq(app, command);
-  add_rewind(app, command);
-  add_retries(app, command);
-  add_outbox(app, command);
-  add_limits(app, command);
-  add_permits(app, command);
-  add_topics(app, command);
-  add_top(app, command);
+  const Verb program(app);
+  add_global_options(program, command.global);
+  add_migrate(program, command);
+  add_inbox(program, command);
+  add_dlq(program, command);
+  add_rewind(program, command);
+  add_retries(program, command);
+  add_outbox(program, command);
+  add_limits(program, command);
+  add_permits(program, command);
+  add_topics(program, command);
+  add_top(program, command);
 #ifdef TURNSTILE_DASHBOARD
-  add_dashboard(app, command);
+  add_dashboard(program, command);
 #endif
-  add_log(app, command);
-  add_audit(app, command);
-  add_doctor(app, command);
-  add_dev_broker(app, command);
-  add_config(app, command);
-  add_version(app, command);
+  add_log(program, command);
+  add_audit(program, command);
+  add_doctor(program, command);
+  add_dev_broker(program, command);
+  add_config(program, command);
+  add_version(program, command);
   end_with_exit_codes(app);
   try {
     app.parse(argc, argv);

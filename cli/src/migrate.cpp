@@ -13,7 +13,6 @@
 #include "text.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/postgres/migrations.hpp"
-#include "whole_number.hpp"
 
 namespace turnstile::cli {
 
@@ -192,43 +191,38 @@ Exit down(const Global& global, const Options& options) {
 
 }  // namespace
 
-void add_migrate(CLI::App& app, Command& command) {
-  auto* migrate = app.add_subcommand("migrate", "the tables in PostgreSQL");
-  migrate->require_subcommand(1);
+void add_migrate(Verb app, Command& command) {
+  const auto migrate = app.add_verb("migrate", "the tables in PostgreSQL");
+  migrate.needs_verb();
   const auto options = std::make_shared<Options>();
-  const auto add_folder = [&](CLI::App& verb) {
+  const auto add_folder = [&](Verb verb) {
     verb.add_option("--dir", options->folder, "the SQL files of this folder (default: those that were built in)")
-        ->type_name("FOLDER");
+        .type("FOLDER");
   };
 
-  auto* up_verb =
-      migrate->add_subcommand("up", "create the schema, or bring it up to date; many replicas may run it at once");
-  add_folder(*up_verb);
-  up_verb->add_option("--to", options->to, "no further than this number")
-      ->type_name("N")
-      ->transform(whole_number(0, 2'147'483'647));
+  const auto up_verb =
+      migrate.add_verb("up", "create the schema, or bring it up to date; many replicas may run it at once");
+  add_folder(up_verb);
+  up_verb.add_option("--to", options->to, "no further than this number").type("N").whole_number(0, 2'147'483'647);
   up_verb
-      ->add_option("--partitions", options->partitions,
-                   "make the inbox, while it is empty, a table with this many hash partitions (1: one plain table)")
-      ->type_name("N")
-      ->transform(whole_number(1, 64));
-  up_verb->callback(
-      [&command, options] { command.run = [&command, options] { return up(command.global, *options); }; });
+      .add_option("--partitions", options->partitions,
+                  "make the inbox, while it is empty, a table with this many hash partitions (1: one plain table)")
+      .type("N")
+      .whole_number(1, 64);
+  up_verb.runs(command, [options](const Global& global) { return up(global, *options); });
 
-  auto* status_verb =
-      migrate->add_subcommand("status", "which migrations have been run, and which have not (then exit code 1)");
-  add_folder(*status_verb);
-  status_verb->callback(
-      [&command, options] { command.run = [&command, options] { return status(command.global, *options); }; });
+  const auto status_verb =
+      migrate.add_verb("status", "which migrations have been run, and which have not (then exit code 1)");
+  add_folder(status_verb);
+  status_verb.runs(command, [options](const Global& global) { return status(global, *options); });
 
-  auto* down_verb = migrate->add_subcommand("down", "remove the newest migration, with the contents of its tables");
-  add_folder(*down_verb);
-  down_verb->add_option("--to", options->to, "remove all above this number; 0: all")
-      ->type_name("N")
-      ->transform(whole_number(0, 2'147'483'647));
-  down_verb->add_flag("--yes", options->yes, "delete the tables with their contents");
-  down_verb->callback(
-      [&command, options] { command.run = [&command, options] { return down(command.global, *options); }; });
+  const auto down_verb = migrate.add_verb("down", "remove the newest migration, with the contents of its tables");
+  add_folder(down_verb);
+  down_verb.add_option("--to", options->to, "remove all above this number; 0: all")
+      .type("N")
+      .whole_number(0, 2'147'483'647);
+  down_verb.add_flag("--yes", options->yes, "delete the tables with their contents");
+  down_verb.runs(command, [options](const Global& global) { return down(global, *options); });
 }
 
 }  // namespace turnstile::cli

@@ -9,7 +9,6 @@
 #include "command.hpp"
 #include "database.hpp"
 #include "text.hpp"
-#include "whole_number.hpp"
 
 namespace turnstile::cli {
 
@@ -139,47 +138,35 @@ Exit drop(const Global& global, const Options& options) {
 
 }  // namespace
 
-void add_outbox(CLI::App& app, Command& command) {
-  auto* outbox = app.add_subcommand("outbox", "messages that handlers have published");
-  outbox->require_subcommand(1);
+void add_outbox(Verb app, Command& command) {
+  const auto outbox = app.add_verb("outbox", "messages that handlers have published");
+  outbox.needs_verb();
   const auto options = std::make_shared<Options>();
-  auto* stats_verb =
-      outbox->add_subcommand("stats", "how many messages wait, since when, and which process sends them");
-  stats_verb->callback([&command] { command.run = [&command] { return stats(command.global); }; });
+  const auto stats_verb = outbox.add_verb("stats", "how many messages wait, since when, and which process sends them");
+  stats_verb.runs(command, [](const Global& global) { return stats(global); });
 
-  auto* list_verb = outbox->add_subcommand("list", "the messages that the broker refuses, and why");
-  list_verb->add_option("--most", options->most, "how many")
-      ->type_name("N")
-      ->transform(whole_number(1, 1'000'000))
-      ->capture_default_str();
-  list_verb->callback(
-      [&command, options] { command.run = [&command, options] { return list(command.global, *options); }; });
+  const auto list_verb = outbox.add_verb("list", "the messages that the broker refuses, and why");
+  list_verb.add_option("--most", options->most, "how many").type("N").whole_number(1, 1'000'000).shows_default();
+  list_verb.runs(command, [options](const Global& global) { return list(global, *options); });
 
-  auto* scheduled_verb = outbox->add_subcommand("scheduled", "the messages that are not due yet, and when they are");
-  scheduled_verb->add_option("--topic", options->topic, "only messages to this topic")->type_name("TOPIC");
-  scheduled_verb->add_option("--most", options->most, "how many")
-      ->type_name("N")
-      ->transform(whole_number(1, 1'000'000))
-      ->capture_default_str();
-  scheduled_verb->callback(
-      [&command, options] { command.run = [&command, options] { return scheduled(command.global, *options); }; });
+  const auto scheduled_verb = outbox.add_verb("scheduled", "the messages that are not due yet, and when they are");
+  scheduled_verb.add_option("--topic", options->topic, "only messages to this topic").type("TOPIC");
+  scheduled_verb.add_option("--most", options->most, "how many").type("N").whole_number(1, 1'000'000).shows_default();
+  scheduled_verb.runs(command, [options](const Global& global) { return scheduled(global, *options); });
 
-  auto* cancel_verb = outbox->add_subcommand("cancel", "cancel a scheduled message: it is never sent");
-  cancel_verb->add_option("ID", options->id, "the message's id, as outbox scheduled has it, or as the handler set it")
-      ->required();
-  cancel_verb->callback(
-      [&command, options] { command.run = [&command, options] { return cancel(command.global, *options); }; });
+  const auto cancel_verb = outbox.add_verb("cancel", "cancel a scheduled message: it is never sent");
+  cancel_verb.add_option("ID", options->id, "the message's id, as outbox scheduled has it, or as the handler set it")
+      .required();
+  cancel_verb.runs(command, [options](const Global& global) { return cancel(global, *options); });
 
-  auto* retry_verb = outbox->add_subcommand("retry", "send refused messages again, after those that wait now");
-  retry_verb->add_option("NUMBER", options->number, "as outbox list has it")->transform(whole_number(1));
-  retry_verb->add_flag("--all", options->all, "all of them");
-  retry_verb->callback(
-      [&command, options] { command.run = [&command, options] { return retry(command.global, *options); }; });
+  const auto retry_verb = outbox.add_verb("retry", "send refused messages again, after those that wait now");
+  retry_verb.add_option("NUMBER", options->number, "as outbox list has it").whole_number(1);
+  retry_verb.add_flag("--all", options->all, "all of them");
+  retry_verb.runs(command, [options](const Global& global) { return retry(global, *options); });
 
-  auto* drop_verb = outbox->add_subcommand("drop", "drop a refused message: it is never sent");
-  drop_verb->add_option("NUMBER", options->number, "as outbox list has it")->required()->transform(whole_number(1));
-  drop_verb->callback(
-      [&command, options] { command.run = [&command, options] { return drop(command.global, *options); }; });
+  const auto drop_verb = outbox.add_verb("drop", "drop a refused message: it is never sent");
+  drop_verb.add_option("NUMBER", options->number, "as outbox list has it").required().whole_number(1);
+  drop_verb.runs(command, [options](const Global& global) { return drop(global, *options); });
 }
 
 }  // namespace turnstile::cli

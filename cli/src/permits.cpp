@@ -39,16 +39,15 @@ Exit permits(const Global& global, const Options& options) {
 
 }  // namespace
 
-void add_permits(CLI::App& app, Command& command) {
+void add_permits(Verb app, Command& command) {
   const auto options = std::make_shared<Options>();
-  auto* verb = app.add_subcommand("permits", "which process holds which permits, since when, and when its lease ends");
-  add_domain_options(*verb, options->domain);
-  verb->add_flag("--all", options->all, "also members that hold and want nothing");
-  verb->footer(
+  const auto verb = app.add_verb("permits", "which process holds which permits, since when, and when its lease ends");
+  add_domain_options(verb, options->domain);
+  verb.add_flag("--all", options->all, "also members that hold and want nothing");
+  verb.footer(
       "BUSY and WANTS are as each member last reported; a busy member reports 4 times a lease. LEASE ENDS: its permits return then,\n"
       "unless it reports before, by the clocks of the processes that wrote the log.");
-  verb->callback(
-      [&command, options] { command.run = [&command, options] { return permits(command.global, *options); }; });
+  verb.runs(command, [options](const Global& global) { return permits(global, *options); });
 }
 
 }  // namespace turnstile::cli

@@ -10,7 +10,6 @@
 #include "command.hpp"
 #include "database.hpp"
 #include "text.hpp"
-#include "whole_number.hpp"
 
 namespace turnstile::cli {
 
@@ -131,19 +130,18 @@ Exit purge(const Global& global, const Options& options) {
 
 }  // namespace
 
-void add_purge(CLI::App& inbox, Command& command) {
+void add_purge(Verb inbox, Command& command) {
   const auto options = std::make_shared<Options>();
-  auto* verb = inbox.add_subcommand("purge", "delete old ids, in small transactions, beside running consumers");
-  verb->add_option("--older-than", options->older_than, "an age: 7d, 36h, 90m")->type_name("AGE")->required();
-  verb->add_option("--handler", options->handler, "of this handler only")->type_name("NAME");
-  verb->add_option("--batch", options->batch, "the largest number of ids in one transaction")
-      ->type_name("N")
-      ->transform(whole_number(1, 1'000'000))
-      ->capture_default_str();
-  verb->add_flag("--force", options->force,
-                 "also ids that a topic's keep_ids_for still keeps, and by a clock that was set forward");
-  verb->callback(
-      [&command, options] { command.run = [&command, options] { return purge(command.global, *options); }; });
+  const auto verb = inbox.add_verb("purge", "delete old ids, in small transactions, beside running consumers");
+  verb.add_option("--older-than", options->older_than, "an age: 7d, 36h, 90m").type("AGE").required();
+  verb.add_option("--handler", options->handler, "of this handler only").type("NAME");
+  verb.add_option("--batch", options->batch, "the largest number of ids in one transaction")
+      .type("N")
+      .whole_number(1, 1'000'000)
+      .shows_default();
+  verb.add_flag("--force", options->force,
+                "also ids that a topic's keep_ids_for still keeps, and by a clock that was set forward");
+  verb.runs(command, [options](const Global& global) { return purge(global, *options); });
 }
 
 }  // namespace turnstile::cli

@@ -16,7 +16,6 @@
 #include "text.hpp"
 #include "turnstile/dead_reason.hpp"
 #include "turnstile/error.hpp"
-#include "whole_number.hpp"
 
 namespace turnstile::cli {
 
@@ -264,27 +263,26 @@ Exit replay(const Global& global, const Options& options) {
 
 }  // namespace
 
-void add_replay(CLI::App& dlq, Command& command) {
+void add_replay(Verb dlq, Command& command) {
   const auto options = std::make_shared<Options>();
-  auto* verb = dlq.add_subcommand(
-      "replay", "publish a dead letter to the topic that it came from; the inbox decides whether it runs");
-  verb->add_option("NUMBER", options->number, "as dlq list has it")->transform(whole_number(1));
-  verb->add_flag("--all", options->all,
-                 "all that wait when the replay starts; a later letter waits for the next replay");
-  verb->add_flag("--again", options->again.given,
-                 "although it was replayed already; if its replay is in doubt: --again=TOKEN, as dlq show names it");
-  verb->add_flag(
+  const auto verb =
+      dlq.add_verb("replay", "publish a dead letter to the topic that it came from; the inbox decides whether it runs");
+  verb.add_option("NUMBER", options->number, "as dlq list has it").whole_number(1);
+  verb.add_flag("--all", options->all,
+                "all that wait when the replay starts; a later letter waits for the next replay");
+  verb.add_flag("--again", options->again.given,
+                "although it was replayed already; if its replay is in doubt: --again=TOKEN, as dlq show names it");
+  verb.add_flag(
       "--done", options->done.given,
       "publish nothing: record that it was replayed, if that is in doubt: --done=TOKEN, as dlq show names it");
-  add_dead_options(*verb, options->which);
-  verb->add_option("--rate", options->rate, "with --all: not faster than this: 100/s, 30/m, 5/h")->type_name("N/s");
-  verb->add_flag("--dry-run", options->dry_run,
-                 "with --all: publish nothing; print how many it would publish, and how long that takes");
-  verb->add_option("--from", options->from, "with --all: none with a lower number, so that older letters go on waiting")
-      ->type_name("NUMBER")
-      ->transform(whole_number(1));
-  verb->callback(
-      [&command, options] { command.run = [&command, options] { return replay(command.global, *options); }; });
+  add_dead_options(verb, options->which);
+  verb.add_option("--rate", options->rate, "with --all: not faster than this: 100/s, 30/m, 5/h").type("N/s");
+  verb.add_flag("--dry-run", options->dry_run,
+                "with --all: publish nothing; print how many it would publish, and how long that takes");
+  verb.add_option("--from", options->from, "with --all: none with a lower number, so that older letters go on waiting")
+      .type("NUMBER")
+      .whole_number(1);
+  verb.runs(command, [options](const Global& global) { return replay(global, *options); });
 }
 
 }  // namespace turnstile::cli

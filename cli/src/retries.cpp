@@ -9,7 +9,6 @@
 #include "command.hpp"
 #include "database.hpp"
 #include "text.hpp"
-#include "whole_number.hpp"
 
 namespace turnstile::cli {
 
@@ -104,36 +103,32 @@ Exit drop(const Global& global, const Options& options) {
   return Exit::ok;
 }
 
-CLI::App* add_verb(CLI::App& retries, Command& command, const std::shared_ptr<Options>& options, const char* name,
-                   const char* what, Exit (*run)(const Global&, const Options&)) {
-  auto* verb = retries.add_subcommand(name, what);
-  verb->add_option("--topic", options->filter.topic, "only messages of this topic")->type_name("TOPIC");
-  verb->add_option("--handler", options->filter.handler, "only messages of this handler")->type_name("NAME");
-  verb->add_option("--key", options->filter.key, "only messages with this key")->type_name("KEY");
-  verb->callback(
-      [&command, options, run] { command.run = [&command, options, run] { return run(command.global, *options); }; });
+Verb add_verb(Verb retries, Command& command, const std::shared_ptr<Options>& options, const char* name,
+              const char* what, Exit (*run)(const Global&, const Options&)) {
+  const auto verb = retries.add_verb(name, what);
+  verb.add_option("--topic", options->filter.topic, "only messages of this topic").type("TOPIC");
+  verb.add_option("--handler", options->filter.handler, "only messages of this handler").type("NAME");
+  verb.add_option("--key", options->filter.key, "only messages with this key").type("KEY");
+  verb.runs(command, [options, run](const Global& global) { return run(global, *options); });
   return verb;
 }
 
 }  // namespace
 
-void add_retries(CLI::App& app, Command& command) {
-  auto* retries = app.add_subcommand("retries", "messages that wait in PostgreSQL for their next attempt");
-  retries->require_subcommand(1);
+void add_retries(Verb app, Command& command) {
+  const auto retries = app.add_verb("retries", "messages that wait in PostgreSQL for their next attempt");
+  retries.needs_verb();
   const auto options = std::make_shared<Options>();
-  auto* list_verb = add_verb(*retries, command, options, "list", "when each runs again, and why it failed", list);
-  list_verb->add_option("--most", options->most, "how many")
-      ->type_name("N")
-      ->transform(whole_number(1, 1'000'000))
-      ->capture_default_str();
-  auto* now_verb = add_verb(*retries, command, options, "now", "run them again now", now);
-  auto* drop_verb =
-      add_verb(*retries, command, options, "drop", "make dead letters of them, with the reason dropped", drop);
-  for (CLI::App* verb : {now_verb, drop_verb}) {
-    verb->add_option("NUMBER", options->filter.number, "as retries list has it")->transform(whole_number(1));
-    verb->add_flag("--all", options->all, "all of them");
+  const auto list_verb = add_verb(retries, command, options, "list", "when each runs again, and why it failed", list);
+  list_verb.add_option("--most", options->most, "how many").type("N").whole_number(1, 1'000'000).shows_default();
+  const auto now_verb = add_verb(retries, command, options, "now", "run them again now", now);
+  const auto drop_verb =
+      add_verb(retries, command, options, "drop", "make dead letters of them, with the reason dropped", drop);
+  for (Verb verb : {now_verb, drop_verb}) {
+    verb.add_option("NUMBER", options->filter.number, "as retries list has it").whole_number(1);
+    verb.add_flag("--all", options->all, "all of them");
   }
-  now_verb->add_flag("--sent", options->also_sent, "also those that were sent: their records may be lost");
+  now_verb.add_flag("--sent", options->also_sent, "also those that were sent: their records may be lost");
 }
 
 }  // namespace turnstile::cli

@@ -347,27 +347,24 @@ class Rewinder {
 
 }  // namespace
 
-void add_rewind(CLI::App& app, Command& command) {
+void add_rewind(Verb app, Command& command) {
   const auto options = std::make_shared<Options>();
-  auto* verb = app.add_subcommand("rewind", "move a consumer group back to a time; what took effect stays a duplicate");
-  verb->add_option("TOPIC", options->topic, "the topic to read again")->required();
-  verb->add_option("--to", options->to, "\"2026-03-01 14:05:09\" (UTC unless a zone follows), 14:05 or \"2h ago\"")
-      ->type_name("TIME")
-      ->required();
-  verb->add_option("--group", options->group, "the consumer group (default: that of the configuration)")
-      ->type_name("NAME");
-  verb->add_option("--handler", options->handler, "whose ids count (default: that of the topic in the configuration)")
-      ->type_name("NAME");
-  verb->add_option("--message-id", options->message_id,
-                   "where ids come from (default: as the configuration has it, else header:message-id)")
-      ->type_name("SOURCE");
-  verb->add_flag("--dry-run", options->dry_run, "change nothing; print what would happen");
-  verb->add_flag("--yes", options->yes, "move the group");
-  verb->callback([&command, options] {
-    command.run = [&command, options] {
-      const Config config = load_settings(command.global);
-      return Rewinder(command.global, config, *options).run();
-    };
+  const auto verb = app.add_verb("rewind", "move a consumer group back to a time; what took effect stays a duplicate");
+  verb.add_option("TOPIC", options->topic, "the topic to read again").required();
+  verb.add_option("--to", options->to, "\"2026-03-01 14:05:09\" (UTC unless a zone follows), 14:05 or \"2h ago\"")
+      .type("TIME")
+      .required();
+  verb.add_option("--group", options->group, "the consumer group (default: that of the configuration)").type("NAME");
+  verb.add_option("--handler", options->handler, "whose ids count (default: that of the topic in the configuration)")
+      .type("NAME");
+  verb.add_option("--message-id", options->message_id,
+                  "where ids come from (default: as the configuration has it, else header:message-id)")
+      .type("SOURCE");
+  verb.add_flag("--dry-run", options->dry_run, "change nothing; print what would happen");
+  verb.add_flag("--yes", options->yes, "move the group");
+  verb.runs(command, [options](const Global& global) {
+    const Config config = load_settings(global);
+    return Rewinder(global, config, *options).run();
   });
 }
 

@@ -219,25 +219,24 @@ Exit top_verb(const Global& global, const Options& options) {
 
 }  // namespace
 
-void add_top(CLI::App& app, Command& command) {
+void add_top(Verb app, Command& command) {
   const auto options = std::make_shared<Options>();
-  auto* verb = app.add_subcommand("top", "a live screen: topics with rate and lag, limiters, and whatever is stalled");
-  verb->add_option("TOPIC", options->topics,
-                   "these topics only (default: those of the configuration, and those that the group has read "
-                   "according to the database)");
-  add_domain_options(*verb, options->domain);
-  verb->add_option("--stall-after", options->stall_after, "a partition with lag and without a commit is stalled then")
-      ->type_name("TIME")
-      ->capture_default_str();
-  verb->add_flag("--once", options->once, "print one screen and end; with --json for scripts");
-  verb->footer(
+  const auto verb = app.add_verb("top", "a live screen: topics with rate and lag, limiters, and whatever is stalled");
+  verb.add_option("TOPIC", options->topics,
+                  "these topics only (default: those of the configuration, and those that the group has read "
+                  "according to the database)");
+  add_domain_options(verb, options->domain);
+  verb.add_option("--stall-after", options->stall_after, "a partition with lag and without a commit is stalled then")
+      .type("TIME")
+      .shows_default();
+  verb.add_flag("--once", options->once, "print one screen and end; with --json for scripts");
+  verb.footer(
       "Keys: s sorts, p pauses the screen, l changes a limit, m shows limiters by process, h helps, q quits.\n"
       "Rates and lags are of committed offsets. What only consumers know (done, duplicates, retried) is in their /metrics.\n"
       "--once watches for 2 s, or for --stall-after if a partition stands still; with many topics it waits while Kafka makes\n"
       "progress. Exit code 3: a source is unavailable, and\n"
       "the rest is shown.");
-  verb->callback(
-      [&command, options] { command.run = [&command, options] { return top_verb(command.global, *options); }; });
+  verb.runs(command, [options](const Global& global) { return top_verb(global, *options); });
 }
 
 }  // namespace turnstile::cli

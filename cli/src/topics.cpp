@@ -14,7 +14,6 @@
 #include "text.hpp"
 #include "turnstile/ports/store.hpp"
 #include "turnstile/postgres/store.hpp"
-#include "whole_number.hpp"
 
 namespace turnstile::cli {
 
@@ -252,46 +251,46 @@ Exit resume(const Global& global, const Options& options) {
 }
 
 /// Returns the option --key.
-CLI::Option* add_part(CLI::App& verb, Options& options) {
-  verb.add_option("TOPIC", options.part.topic, "the topic")->required();
+Argument add_part(Verb verb, Options& options) {
+  verb.add_option("TOPIC", options.part.topic, "the topic").required();
   verb.add_option("--partition", options.part.partition, "only this partition")
-      ->type_name("N")
-      ->transform(whole_number(0, 2'147'483'647));
-  return verb.add_option("--key", options.key, "only messages with this key")->type_name("KEY");
+      .type("N")
+      .whole_number(0, 2'147'483'647);
+  return verb.add_option("--key", options.key, "only messages with this key").type("KEY");
 }
 
 }  // namespace
 
-void add_topics(CLI::App& app, Command& command) {
-  auto* topics = app.add_subcommand("topics", "pauses and resumes topics, partitions and keys");
-  topics->require_subcommand(1);
+void add_topics(Verb app, Command& command) {
+  const auto topics = app.add_verb("topics", "pauses and resumes topics, partitions and keys");
+  topics.needs_verb();
   const auto options = std::make_shared<Options>();
 
-  auto* list_verb = topics->add_subcommand("list", "the topics of this database, and what is paused, by whom and why");
-  list_verb->callback([&command] { command.run = [&command] { return list(command.global); }; });
+  const auto list_verb = topics.add_verb("list", "the topics of this database, and what is paused, by whom and why");
+  list_verb.runs(command, [](const Global& global) { return list(global); });
 
-  auto* pause_verb = topics->add_subcommand("pause", "no handler starts until the topic is resumed");
-  auto* pause_key = add_part(*pause_verb, *options);
-  auto* pause_for =
-      pause_verb->add_option("--for", options->for_time, "the pause ends by itself after this time")->type_name("TIME");
-  pause_verb->add_option("--why", options->why, "the reason, for other operators")->type_name("TEXT");
-  pause_verb->add_option("--by", options->by, "who pauses it (default: USER@HOST)")->type_name("NAME");
-  pause_verb->footer(
+  const auto pause_verb = topics.add_verb("pause", "no handler starts until the topic is resumed");
+  const auto pause_key = add_part(pause_verb, *options);
+  const auto pause_for =
+      pause_verb.add_option("--for", options->for_time, "the pause ends by itself after this time").type("TIME");
+  pause_verb.add_option("--why", options->why, "the reason, for other operators").type("TEXT");
+  pause_verb.add_option("--by", options->by, "who pauses it (default: USER@HOST)").type("NAME");
+  pause_verb.footer(
       "Handlers that run finish. The messages wait in Kafka, and offsets are not committed past them. A program with\n"
       "a PollLoop does not look at pauses.");
-  pause_verb->callback([&command, options, pause_key, pause_for] {
-    options->has_key = pause_key->count() > 0;
-    options->has_end = pause_for->count() > 0;
-    command.run = [&command, options] { return pause(command.global, *options); };
+  pause_verb.runs(command, [options, pause_key, pause_for](const Global& global) {
+    options->has_key = pause_key.is_given();
+    options->has_end = pause_for.is_given();
+    return pause(global, *options);
   });
 
-  auto* resume_verb = topics->add_subcommand("resume", "ends a pause: handlers start again");
-  auto* resume_key = add_part(*resume_verb, *options);
-  resume_verb->add_flag("--all", options->all, "all pauses of the topic, also of its partitions and keys");
-  resume_verb->add_flag("--breaker", options->breaker, "close the circuit breakers of the topic, and end no pause");
-  resume_verb->callback([&command, options, resume_key] {
-    options->has_key = resume_key->count() > 0;
-    command.run = [&command, options] { return resume(command.global, *options); };
+  const auto resume_verb = topics.add_verb("resume", "ends a pause: handlers start again");
+  const auto resume_key = add_part(resume_verb, *options);
+  resume_verb.add_flag("--all", options->all, "all pauses of the topic, also of its partitions and keys");
+  resume_verb.add_flag("--breaker", options->breaker, "close the circuit breakers of the topic, and end no pause");
+  resume_verb.runs(command, [options, resume_key](const Global& global) {
+    options->has_key = resume_key.is_given();
+    return resume(global, *options);
   });
 }
 

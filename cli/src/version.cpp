@@ -29,9 +29,9 @@ Exit version(const Global& global) {
 
 }  // namespace
 
-void add_version(CLI::App& app, Command& command) {
-  auto* verb = app.add_subcommand("version", "the version of this program and of its libraries");
-  verb->callback([&command] { command.run = [&command] { return version(command.global); }; });
+void add_version(Verb app, Command& command) {
+  const auto verb = app.add_verb("version", "the version of this program and of its libraries");
+  verb.runs(command, [](const Global& global) { return version(global); });
 }
 
 }  // namespace turnstile::cli

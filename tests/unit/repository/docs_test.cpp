@@ -388,7 +388,7 @@ TEST(Docs, name_verbs_that_exist) {
   std::set<std::string> verbs;
   for (const auto& entry : fs::directory_iterator{root / "cli/src"}) {
     if (entry.path().extension() != ".cpp") continue;
-    static const std::regex verb{R"re(add_subcommand\(\s*"([a-z-]+)")re"};
+    static const std::regex verb{R"re(add_verb\(\s*"([a-z-]+)")re"};
     verbs.merge(all_of(read_file(entry.path()), verb));
   }
   EXPECT_GT(verbs.size(), 20U);

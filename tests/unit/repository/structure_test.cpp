@@ -120,6 +120,9 @@ std::string broken_rule(const std::string& file, const std::string& header) {
       adapter == "http" || adapter == "admin" || adapter == "otlp" || file == "cli/src/dashboard/server.cpp";
   if (header == "httplib.h" && !serves)
     return "only adapters/http, admin and otlp, and the dashboard include cpp-httplib, which users of the rest need not have";
+  const bool parses = file == "cli/src/verb.cpp" || file == "cli/src/main.cpp";
+  if (header.starts_with("CLI/") && file.starts_with("cli/") && !parses)
+    return "CLI11 takes 3 s to compile in each file that includes it; go through verb.hpp";
   if (begins_with_any(header, {"otlp.pb.h", "opentelemetry/"}) && adapter != "otlp")
     return "only adapters/otlp knows OpenTelemetry; report through turnstile/tracer.hpp";
   if (header.starts_with("prometheus/") && adapter != "prometheus")
@@ -234,6 +237,7 @@ TEST(Structure, a_rule_that_is_broken_is_noticed) {
   EXPECT_TRUE(breaks("adapters/kafka/src/broker.cpp", "pqxx/pqxx"));
   EXPECT_TRUE(breaks("cli/src/doctor.cpp", "libpq-fe.h"));
   EXPECT_TRUE(breaks("cli/src/doctor.cpp", "httplib.h"));
+  EXPECT_TRUE(breaks("cli/src/verb.hpp", "CLI/CLI.hpp"));
   EXPECT_TRUE(breaks("adapters/admin/src/server.cpp", "prometheus/counter.h"));
   EXPECT_TRUE(breaks("adapters/admin/src/server.cpp", "otlp.pb.h"));
   EXPECT_TRUE(breaks("adapters/kafka/src/broker.cpp", "turnstile/postgres/store.hpp"));
@@ -257,6 +261,7 @@ TEST(Structure, a_rule_that_is_broken_is_noticed) {
   EXPECT_FALSE(breaks("adapters/kafka/src/broker.cpp", "librdkafka/rdkafka.h"));
   EXPECT_FALSE(breaks("adapters/postgres/src/inbox/store.cpp", "pqxx/pqxx"));
   EXPECT_FALSE(breaks("adapters/http/src/tokens.cpp", "httplib.h"));
+  EXPECT_FALSE(breaks("cli/src/verb.cpp", "CLI/CLI.hpp"));
   EXPECT_FALSE(breaks("cli/src/doctor.cpp", "turnstile/kafka/broker.hpp"));
   EXPECT_FALSE(breaks("adapters/kafka/src/broker.cpp", "turnstile/ports/broker.hpp"));
   EXPECT_FALSE(breaks("framework/src/engine/engine.cpp", "message/digest.hpp"));
