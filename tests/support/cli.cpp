@@ -100,14 +100,29 @@ std::string CliProcess::read(const char* name) const {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-std::string CliProcess::first_line(std::chrono::seconds within) {
+bool CliProcess::read_until(const std::function<bool(const std::string&)>& done, std::chrono::seconds within) {
   const auto end = Clock::now() + within;
   while (Clock::now() < end) {
-    const std::string text = read("out");
-    if (const auto line = text.find('\n'); line != std::string::npos) return text.substr(0, line);
+    if (done(read("out"))) return true;
     wait_for(-1, 0, std::min(end, Clock::now() + std::chrono::milliseconds(10)));
   }
-  return "";
+  return false;
+}
+
+std::string CliProcess::first_line(std::chrono::seconds within) {
+  std::string line;
+  read_until(
+      [&](const std::string& text) {
+        const auto end = text.find('\n');
+        if (end != std::string::npos) line = text.substr(0, end);
+        return end != std::string::npos;
+      },
+      within);
+  return line;
+}
+
+bool CliProcess::prints(std::string_view text, std::chrono::seconds within) {
+  return read_until([text](const std::string& all) { return all.find(text) != std::string::npos; }, within);
 }
 
 void CliProcess::signal(int number) const { kill(pid_, number); }

@@ -5,9 +5,11 @@
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace turnstile::test {
@@ -44,12 +46,16 @@ class CliProcess {
 
   /// The first line on stdout. Empty if none arrives in time.
   std::string first_line(std::chrono::seconds within);
+  /// Waits until `text` is on stdout. False if it is not there in time.
+  bool prints(std::string_view text, std::chrono::seconds within);
   void signal(int number) const;
   /// Kills it if it does not end in time.
   Finished wait(std::chrono::seconds within);
 
  private:
   [[nodiscard]] std::string read(const char* name) const;
+  /// Calls `done` with stdout until it returns true.
+  bool read_until(const std::function<bool(const std::string&)>& done, std::chrono::seconds within);
 
   TemporaryFolder output_;
   pid_t pid_ = -1;
