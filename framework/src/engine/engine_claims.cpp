@@ -5,6 +5,7 @@
 
 #include "engine/engine.hpp"
 #include "engine/engine_shared.hpp"
+#include "engine/kafka_pace.hpp"
 #include "turnstile/error.hpp"
 
 namespace turnstile::detail {
@@ -122,11 +123,18 @@ void Engine::take_late_claims() {
     const std::lock_guard lock(shared_->mutex);
     late.swap(shared_->late_claims);
   }
-  if (!late.empty()) look_for_recreated_topics();
-  for (const auto& [lane, claim] : late) {
-    take_late_claim(lane, claim);
+  if (late.empty()) return;
+  look_for_recreated_topics();
+  const SteadyTime until = steady_clock::now() + kKafkaRound;
+  auto next = late.begin();
+  do {
+    take_late_claim(next->first, next->second);
     if (fatal_) return;
-  }
+  } while (++next != late.end() && steady_clock::now() < until);
+  if (next == late.end()) return;
+  const std::lock_guard lock(shared_->mutex);
+  shared_->late_claims.insert(shared_->late_claims.begin(), next, late.end());
+  consumer_->wake();
 }
 
 /// What a late claim meets.

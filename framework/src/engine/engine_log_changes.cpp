@@ -92,14 +92,18 @@ LogIdentity::Known Engine::ask_kafka(const TopicPartition& at, std::optional<Off
 void Engine::begin_other_logs() {
   if (other_logs_.empty() || steady_clock::now() < next_other_logs_) return;
   const auto all = shared_->scheduler.lanes();
-  std::vector<LanePtr> left;
+  const SteadyTime until = steady_clock::now() + kKafkaRound;
+  std::vector<LanePtr> left, later;
   for (const auto& lane : std::exchange(other_logs_, {})) {
     if (std::find(all.begin(), all.end(), lane) == all.end()) continue;  // revoked
-    if (!begin_other_log(lane)) left.push_back(lane);
+    if (steady_clock::now() >= until) later.push_back(lane);
+    else if (!begin_other_log(lane)) left.push_back(lane);
   }
-  other_logs_.insert(other_logs_.end(), left.begin(), left.end());
   const bool asks_kafka = std::any_of(left.begin(), left.end(), [](const auto& lane) { return !lane->drains_until; });
-  if (!left.empty()) next_other_logs_ = steady_clock::now() + (asks_kafka ? kKafkaRest : kDrainLook);
+  if (asks_kafka) next_other_logs_ = steady_clock::now() + kKafkaRest;
+  else if (!later.empty()) consumer_->wake();
+  else if (!left.empty()) next_other_logs_ = steady_clock::now() + kDrainLook;
+  for (const auto& lanes : {later, left}) other_logs_.insert(other_logs_.end(), lanes.begin(), lanes.end());
 }
 
 /// Running handlers of the old log may end, because no process can read its records again. Other partitions go on

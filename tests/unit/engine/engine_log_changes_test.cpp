@@ -1,5 +1,7 @@
 // Topics that are deleted and created again under a running consumer, truncated logs, refused commits, and windows.
 
+#include <algorithm>
+
 #include "tests/support/forwarding_broker.hpp"
 #include "tests/unit/engine/engine_log_changes_fixture.hpp"
 #include "turnstile/error.hpp"
@@ -55,6 +57,64 @@ TEST_P(RecreatedTopic, is_read_from_its_beginning_where_it_has_outgrown_what_was
   app->stop();
   thread.join();
   EXPECT_EQ(failure, "");
+}
+
+struct Asked {
+  std::atomic<bool> slow{false};
+  std::mutex mutex;
+  std::vector<std::string> calls;  ///< "t" for an answer about topic t, "take" for each block of topic other
+};
+
+/// Its broker answers questions about a log late, as one does while it waits for records to send.
+struct SlowMember final : ForwardingConsumer {
+  SlowMember(std::unique_ptr<ports::BrokerConsumer> inner, Asked& s) : ForwardingConsumer(std::move(inner)), state(s) {}
+  std::optional<std::pair<Offset, Offset>> bounds(const TopicPartition& of, std::chrono::milliseconds within) override {
+    if (state.slow) {
+      const auto due = std::chrono::steady_clock::now() + 60ms;
+      eventually([&] { return std::chrono::steady_clock::now() >= due; });
+      note(of.topic);
+    }
+    return ForwardingConsumer::bounds(of, within);
+  }
+  std::unique_ptr<ports::Block> take(const TopicPartition& from, std::size_t most) override {
+    if (state.slow && from.topic == "other") note("take");
+    return ForwardingConsumer::take(from, most);
+  }
+  void note(const std::string& call) {
+    const std::lock_guard lock(state.mutex);
+    if (state.calls.empty() || state.calls.back() != call || call != "take") state.calls.push_back(call);
+  }
+  Asked& state;
+};
+
+/// The answers about many partitions can take seconds.
+TEST_P(RecreatedTopic, lets_other_topics_run_while_kafka_is_asked_about_its_partitions) {
+  topic("t", 8);
+  topic("other", 1);
+  produce(40, "old-");
+  const auto slow = std::make_shared<ForwardingBroker<SlowMember, Asked>>(broker);
+  Consumer app(config(), Backends{slow, inbox});
+  app.topic("t", noting(GetParam().over)).handle_signals(false).logger(logger);
+  app.topic("other", [](const Message&, Context&) {} | transactional());
+  auto thread = start(app);
+  ASSERT_TRUE(eventually([&] { return ran_all("old-", 40) && all_committed("t", 8); })) << log_text();
+  slow->state.slow = true;
+  broker->delete_topic("t");
+  ASSERT_TRUE(eventually([&] { return log_text().find("topic t was deleted in Kafka") != std::string::npos; }));
+  broker->create_topic("t", 8);
+  produce(40, "another-");
+  EXPECT_TRUE(eventually([&] { return ran_all("another-", 40) && all_committed("t", 8); })) << log_text();
+  slow->state.slow = false;
+  app.stop();
+  thread.join();
+  EXPECT_EQ(failure, "");
+  // One partition whose new log begins, and one whose claim was taken: each is asked about twice.
+  int in_a_row = 0, most = 0;
+  for (const auto& call : slow->state.calls) {
+    in_a_row = call == "take" ? 0 : in_a_row + 1;
+    most = std::max(most, in_a_row);
+  }
+  EXPECT_LE(most, 4) << ::testing::PrintToString(slow->state.calls);
 }
 
 /// After an unclean leader election, a record is gone and another one has its offset.
