@@ -100,10 +100,11 @@ TEST(TokenLogInKafka, gives_a_question_up_in_time_while_its_broker_answers_nothi
   EXPECT_EQ(log->begin(), 0);
   const auto consumer =
       kafka::open_broker({{"bootstrap.servers", kafka.servers()}, {"group.id", "g"}}, nullptr)->open_consumer();
-  EXPECT_EQ(consumer->bounds({"tokens", 0}, 10s).value_or(std::pair<Offset, Offset>()).first, 0);
+  const std::vector<TopicPartition> tokens{{"tokens", 0}};
+  EXPECT_EQ(consumer->bounds(tokens, 10s).front().value_or(std::pair<Offset, Offset>()).first, 0);
   kafka.freeze();
   const auto frozen = Clock::now();
-  EXPECT_EQ(consumer->bounds({"tokens", 0}, 1s), std::nullopt);
+  EXPECT_EQ(consumer->bounds(tokens, 1s).front(), std::nullopt);
   EXPECT_LT(Clock::now() - frozen, 5s) << "consumers and doctor ask so";
   EXPECT_THROW(static_cast<void>(log->begin()), BrokerError);
   EXPECT_LT(Clock::now() - frozen, 15s);

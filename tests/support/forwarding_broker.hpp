@@ -29,8 +29,8 @@ class ForwardingConsumer : public ports::BrokerConsumer {
   }
   void commit(std::span<const ports::OffsetCommit> offsets, bool wait) override { inner_->commit(offsets, wait); }
   void seek(const TopicPartitionOffset& to) override { inner_->seek(to); }
-  std::optional<std::pair<Offset, Offset>> bounds(const TopicPartition& of,
-                                                  std::chrono::milliseconds timeout) override {
+  std::vector<std::optional<std::pair<Offset, Offset>>> bounds(std::span<const TopicPartition> of,
+                                                               std::chrono::milliseconds timeout) override {
     return inner_->bounds(of, timeout);
   }
   std::vector<std::optional<Offset>> ends(std::span<const TopicPartition> of,

@@ -173,9 +173,10 @@ bool World::caught_up() const {
   std::vector<TopicPartition> all;
   for (int p = 0; p < options_.partitions; ++p) all.push_back({topic_, p});
   const auto committed = consumer->committed(all, std::chrono::seconds(10));
+  const auto bounds = consumer->bounds(all, std::chrono::seconds(10));
   for (std::size_t i = 0; i < all.size(); ++i) {
-    const auto bounds = consumer->bounds(all[i], std::chrono::seconds(10));
-    if (!bounds || (bounds->second > 0 && committed[i].value_or(ports::GroupOffset{}).offset != bounds->second))
+    if (!bounds[i] ||
+        (bounds[i]->second > 0 && committed[i].value_or(ports::GroupOffset{}).offset != bounds[i]->second))
       return false;
   }
   return true;

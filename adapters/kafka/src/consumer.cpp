@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <future>
 #include <thread>
 #include <utility>
 
+#include "edges.hpp"
 #include "error_code.hpp"
 #include "partition_list.hpp"
 #include "records.hpp"
@@ -305,40 +307,31 @@ void KafkaConsumer::settle_seeks() {
   }
 }
 
-std::optional<std::pair<Offset, Offset>> KafkaConsumer::bounds(const TopicPartition& of, milliseconds timeout) {
-  std::int64_t low = RD_KAFKA_OFFSET_INVALID, high = RD_KAFKA_OFFSET_INVALID;
-  auto code = RD_KAFKA_RESP_ERR_NO_ERROR;
-  if (timeout.count() > 0) {
-    const auto until = std::chrono::steady_clock::now() + timeout;
-    const Edge first = ask_for_edge(*client_, of, RD_KAFKA_OFFSET_BEGINNING, timeout);
-    const auto left = std::chrono::ceil<milliseconds>(until - std::chrono::steady_clock::now());
-    const Edge last = first.code ? first : ask_for_edge(*client_, of, RD_KAFKA_OFFSET_END, left);
-    code = last.code;
-    low = first.offset;
-    high = last.offset;
-  } else {
-    code = rd_kafka_get_watermark_offsets(client_->handle(), of.topic.c_str(), of.partition, &low, &high);
+/// Both questions at once: each can wait behind a fetch.
+std::vector<std::optional<std::pair<Offset, Offset>>> KafkaConsumer::bounds(std::span<const TopicPartition> of,
+                                                                            milliseconds timeout) {
+  auto asked =
+      std::async(std::launch::async, [&] { return ask_for_edges(*client_, of, RD_KAFKA_OFFSET_BEGINNING, timeout); });
+  const auto last = ask_for_edges(*client_, of, RD_KAFKA_OFFSET_END, timeout);
+  const auto first = asked.get();
+  std::vector<std::optional<std::pair<Offset, Offset>>> bounds;
+  for (std::size_t i = 0; i < of.size(); ++i) {
+    const auto code = first[i].code ? first[i].code : last[i].code;
+    if (code == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART || code == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION ||
+        code == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC)
+      doubt_topics_ = true;
+    const bool known = !code && first[i].offset >= 0 && last[i].offset >= 0;
+    bounds.push_back(known ? std::optional(std::pair<Offset, Offset>(first[i].offset, last[i].offset)) : std::nullopt);
   }
-  if (code == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART || code == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION ||
-      code == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC)
-    doubt_topics_ = true;
-  if (code || low < 0 || high < 0) return std::nullopt;
-  return std::pair{low, high};
+  return bounds;
 }
 
-/// One request for each broker. The level of isolation is the consumer's, so that the messages of open transactions do
-/// not count. The known offsets of the last fetch would not do: a partition whose queue is full is not fetched.
+/// The level of isolation is the consumer's, so that the messages of open transactions do not count. The known offsets
+/// of the last fetch would not do: a partition whose queue is full is not fetched.
 std::vector<std::optional<Offset>> KafkaConsumer::ends(std::span<const TopicPartition> of, milliseconds timeout) {
-  const PartitionList list{rd_kafka_topic_partition_list_new(static_cast<int>(of.size()))};
-  for (const auto& at : of)
-    rd_kafka_topic_partition_list_add(list.get(), at.topic.c_str(), at.partition)->offset = RD_KAFKA_OFFSET_END;
-  rd_kafka_offsets_for_times(client_->handle(), list.get(), ms(timeout));
   std::vector<std::optional<Offset>> ends;
-  for (const auto& at : of) {
-    const auto* answer = rd_kafka_topic_partition_list_find(list.get(), at.topic.c_str(), at.partition);
-    const bool known = answer != nullptr && !answer->err && answer->offset >= 0;
-    ends.push_back(known ? std::optional<Offset>(answer->offset) : std::nullopt);
-  }
+  for (const Edge& end : ask_for_edges(*client_, of, RD_KAFKA_OFFSET_END, timeout))
+    ends.push_back(!end.code && end.offset >= 0 ? std::optional<Offset>(end.offset) : std::nullopt);
   return ends;
 }
 

@@ -39,7 +39,8 @@ class KafkaConsumer final : public ports::BrokerConsumer, private ClientEvents {
                                                            std::chrono::milliseconds timeout) override;
   void commit(std::span<const ports::OffsetCommit> offsets, bool wait) override;
   void seek(const TopicPartitionOffset& to) override;
-  std::optional<std::pair<Offset, Offset>> bounds(const TopicPartition& of, std::chrono::milliseconds timeout) override;
+  std::vector<std::optional<std::pair<Offset, Offset>>> bounds(std::span<const TopicPartition> of,
+                                                               std::chrono::milliseconds timeout) override;
   void close() override;
   void hurry_when(std::function<bool()> hurry) override { hurry_ = std::move(hurry); }
   std::optional<Offset> read_up_to(const TopicPartition& of) override;

@@ -154,14 +154,14 @@ class GroupLook {
   /// Throws BrokerError.
   void look(const std::string& topic, std::int32_t partitions) {
     Behind& behind = topics_[topic];
-    for (std::int32_t p = 0; p < partitions; ++p) {
-      const auto bounds = consumer_->bounds({topic, p}, kPatience);
-      if (!bounds)
+    for (std::int32_t p = 0; p < partitions; ++p) behind.partitions.push_back({topic, p});
+    const auto all = consumer_->bounds(behind.partitions, kPatience);
+    for (std::size_t p = 0; p < all.size(); ++p) {
+      if (!all[p])
         throw BrokerError(Code::kafka_unavailable,
                           fmt::format("the broker does not report where {}[{}] ends", topic, p));
-      behind.partitions.push_back({topic, p});
-      behind.begins.push_back(bounds->first);
-      behind.ends.push_back(bounds->second);
+      behind.begins.push_back(all[p]->first);
+      behind.ends.push_back(all[p]->second);
     }
     behind.committed = consumer_->committed(behind.partitions, kPatience);
   }

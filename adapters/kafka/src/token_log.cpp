@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <thread>
 
+#include "edges.hpp"
 #include "hand_over.hpp"
 #include "token_topic.hpp"
 #include "topics.hpp"

@@ -140,12 +140,20 @@ std::optional<std::int32_t> partition_count(const Client& client, const std::str
   return partitions > 0 ? std::optional(partitions) : std::nullopt;
 }
 
-Edge ask_for_edge(const Client& client, const TopicPartition& of, std::int64_t edge, milliseconds timeout) {
-  const PartitionList list{rd_kafka_topic_partition_list_new(1)};
-  auto* asked = rd_kafka_topic_partition_list_add(list.get(), of.topic.c_str(), of.partition);
-  asked->offset = edge;
-  const auto code = rd_kafka_offsets_for_times(client.handle(), list.get(), ms(timeout));
-  return {code ? code : asked->err, asked->offset};
+std::vector<std::int32_t> leaders_of(const Client& client, const std::string& topic, milliseconds timeout) {
+  const auto metadata = ask(client, topic, is_mock(client), timeout);
+  std::vector<std::int32_t> leaders;
+  for (int i = 0; i < metadata->topic_cnt; ++i) {
+    const auto& found = metadata->topics[i];
+    if (topic != found.topic) continue;
+    leaders.assign(static_cast<std::size_t>(found.partition_cnt), kNoLeader);
+    for (int p = 0; p < found.partition_cnt; ++p) {
+      const auto& partition = found.partitions[p];
+      if (partition.id >= 0 && partition.id < found.partition_cnt)
+        leaders[static_cast<std::size_t>(partition.id)] = partition.leader;
+    }
+  }
+  return leaders;
 }
 
 bool look_again(const Client& client, const std::string& topic) noexcept try {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "client.hpp"
 #include "turnstile/ports/broker.hpp"
@@ -27,14 +28,10 @@ TopicShape shape(const Client& client, const std::string& topic, std::chrono::mi
 /// One of the topic's own settings. Absent if the broker cannot return it, or refuses to.
 std::optional<std::string> topic_setting(const Client& client, const std::string& topic, const std::string& key,
                                          std::chrono::milliseconds timeout);
-struct Edge {
-  rd_kafka_resp_err_t code = RD_KAFKA_RESP_ERR_NO_ERROR;
-  std::int64_t offset = 0;  ///< if there is no error
-};
-/// `edge` is RD_KAFKA_OFFSET_BEGINNING or RD_KAFKA_OFFSET_END. It does not use rd_kafka_query_watermark_offsets(): in
-/// librdkafka 2.0.2 the timeout does not end a request in flight. A broker that hangs would then block the caller until
-/// socket.timeout.ms, or for longer (10 minutes were seen).
-Edge ask_for_edge(const Client& client, const TopicPartition& of, std::int64_t edge, std::chrono::milliseconds timeout);
+/// Stands for the leader of a partition that has none.
+inline constexpr std::int32_t kNoLeader = -1;
+/// The brokers that lead the topic's partitions. Empty if there is no such topic. Throws BrokerError.
+std::vector<std::int32_t> leaders_of(const Client& client, const std::string& topic, std::chrono::milliseconds timeout);
 /// Asks the brokers, so that the client updates its metadata of the topic. Without this, librdkafka refuses records of
 /// a missing topic for up to topic.metadata.refresh.interval.ms (5 minutes) after its creation. False: no broker
 /// answered, so nothing is known. Waits up to 2 s.

@@ -181,11 +181,16 @@ class MemoryConsumer final : public ports::BrokerConsumer {
     me_->rung = true;
   }
 
-  std::optional<std::pair<Offset, Offset>> bounds(const TopicPartition& of, std::chrono::milliseconds) override {
+  std::vector<std::optional<std::pair<Offset, Offset>>> bounds(std::span<const TopicPartition> of,
+                                                               std::chrono::milliseconds) override {
     std::lock_guard lock(cluster_->mutex);
-    const auto* partition = cluster_->find(of);
-    if (!partition) return std::nullopt;
-    return std::pair{partition->first, partition->end};
+    std::vector<std::optional<std::pair<Offset, Offset>>> bounds;
+    for (const auto& at : of) {
+      const auto* partition = cluster_->find(at);
+      bounds.push_back(partition == nullptr ? std::nullopt
+                                            : std::optional(std::pair{partition->first, partition->end}));
+    }
+    return bounds;
   }
 
   std::vector<std::optional<Offset>> ends(std::span<const TopicPartition> of, std::chrono::milliseconds) override {

@@ -94,7 +94,6 @@ KafkaSample KafkaSource::look() {
   on_progress_("the committed offsets are known");
   KafkaSample sample;
   std::size_t at = 0;
-  int room = kMostBeginsAtOnce;
   for (auto& [name, topic] : topics_) {
     TopicSample told{.topic = name, .exists = topic.exists};
     bool any_end = topic.partitions == 0, any_committed = false;
@@ -106,23 +105,28 @@ KafkaSample KafkaSource::look() {
     }
     if (!any_end) topic.look_again = std::min(topic.look_again, Clock::now() + kMissingAgain);
     if (!topic.named && !any_committed) continue;
-    find_begins(name, topic, told, room);
+    find_begins(name, topic, told);
     sample.topics.push_back(std::move(told));
   }
   return sample;
 }
 
-/// The first offset changes seldom, so it is asked for once. `room`: how many requests are left for this refresh.
-void KafkaSource::find_begins(const std::string& name, Topic& topic, TopicSample& sample, int& room) {
+/// The first offset changes seldom, so it is asked for once.
+void KafkaSource::find_begins(const std::string& name, Topic& topic, TopicSample& sample) {
+  const auto is_needed = [](const PartitionSample& partition) { return !partition.committed && partition.end; };
+  std::vector<TopicPartition> asked;
   for (std::size_t p = 0; p < sample.partitions.size(); ++p) {
-    auto& partition = sample.partitions[p];
-    if (partition.committed || !partition.end) continue;
-    if (!topic.begins[p] && room-- > 0) {
-      if (const auto bounds = consumer_->bounds({name, static_cast<std::int32_t>(p)}, kPatience))
-        topic.begins[p] = bounds->first;
-      on_progress_(fmt::format("the first offsets are asked for, of topic {}", one_line(name, 249)));
+    if (is_needed(sample.partitions[p]) && !topic.begins[p]) asked.push_back({name, static_cast<std::int32_t>(p)});
+  }
+  if (!asked.empty()) {
+    const auto bounds = consumer_->bounds(asked, kPatience);
+    for (std::size_t i = 0; i < asked.size(); ++i) {
+      if (bounds[i]) topic.begins[static_cast<std::size_t>(asked[i].partition)] = bounds[i]->first;
     }
-    partition.begin = topic.begins[p];
+    on_progress_(fmt::format("the first offsets are asked for, of topic {}", one_line(name, 249)));
+  }
+  for (std::size_t p = 0; p < sample.partitions.size(); ++p) {
+    if (is_needed(sample.partitions[p])) sample.partitions[p].begin = topic.begins[p];
   }
 }
 

@@ -48,7 +48,7 @@ class KafkaSource {
     std::vector<std::optional<Offset>> begins{};  ///< of partitions without a committed offset
   };
   void count_partitions();
-  void find_begins(const std::string& name, Topic& topic, TopicSample& sample, int& room);
+  void find_begins(const std::string& name, Topic& topic, TopicSample& sample);
 
   std::shared_ptr<ports::Broker> broker_;
   std::unique_ptr<ports::BrokerConsumer> consumer_;

@@ -6,14 +6,13 @@
 
 #include <atomic>
 #include <exception>
-#include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "engine/kafka_answers.hpp"
 #include "engine/log_identity.hpp"
 #include "engine/partition_keeper.hpp"
 #include "engine/scheduler.hpp"
@@ -79,7 +78,7 @@ class Engine final : private ports::AssignmentListener {
   };
   LateClaim look_at(LaneState& lane, const ports::PartitionClaim& claim) const;
   void take_late_claims();
-  void take_late_claim(LanePtr lane, const ports::PartitionClaim& claim);
+  void take_late_claim(LanePtr lane, const ports::PartitionClaim& claim, KafkaAnswers& kafka);
   LanePtr begin_anew(const LanePtr& lane);
   void begin_again(LaneState& lane, OwnedPartition& place);
   void expect_same_handler(const LaneState& lane);
@@ -87,12 +86,13 @@ class Engine final : private ports::AssignmentListener {
   void doubt(const LanePtr& lane);
   bool has_offset_now(const TopicPartition& at);
   void begin_other_logs();
-  bool begin_other_log(const LanePtr& lane);
+  void look_for_other_logs();
+  bool has_drained(const LanePtr& lane);
+  void claim_other_log(const LanePtr& lane);
   void flush_drained(const LaneState& lane);
   [[nodiscard]] std::optional<Offset> settled_in_store(const LaneState& lane) const;
-  bool begin_without_store(const LanePtr& lane);
-  [[nodiscard]] LogIdentity::Known ask_kafka(const TopicPartition& at, std::optional<Offset> watermark,
-                                             std::chrono::milliseconds wait);
+  bool begin_without_store(const LanePtr& lane, KafkaAnswers& kafka);
+  LogIdentity::Known what_is_known(const TopicPartition& at, std::optional<Offset> watermark, KafkaAnswers& kafka);
   // What the group's offsets tell of the logs (engine_group_offsets.cpp).
   void forget_old_offsets();
   void look_for_recreated_topics();
@@ -102,19 +102,19 @@ class Engine final : private ports::AssignmentListener {
   [[nodiscard]] std::vector<TopicPartition> watched(const std::vector<LanePtr>& lanes) const;
   void leave_other_logs(const std::vector<LanePtr>& lanes, bool lost);
   [[nodiscard]] bool has_late_claim(const LanePtr& lane) const;
-  [[nodiscard]] LogIdentity::Known look_to_leave(const LanePtr& lane, OwnedPartition& place, bool lost);
+  struct Leaving;
+  Leaving own_to_leave(const LanePtr& lane, bool lost);
+  std::optional<Offset> leave(Leaving& one, KafkaAnswers& kafka);
   std::optional<Offset> act_on(const LogIdentity::Verdict& verdict, const TopicState& topic, OwnedPartition& place,
                                const LogIdentity::Known& known);
-  /// `start`, or the first record that Kafka still has. It warns about records between the two: those that the group
-  /// has not committed are lost.
   Offset not_below(const TopicPartition& at, Offset start, const LogIdentity::Known& known);
   void guard(const std::vector<LanePtr>& lanes);
   void watch_over(OwnedPartition& place, const OwnedPartition& before, const ports::PartitionClaim& claim,
-                  std::optional<Offset> start, std::chrono::milliseconds wait);
+                  std::optional<Offset> start, KafkaAnswers& kafka);
   void give_up(const std::vector<LanePtr>& lanes);
-  OwnedPartition place_of(LaneState& lane, const ports::PartitionClaim& claim, std::chrono::milliseconds wait);
+  OwnedPartition place_of(LaneState& lane, const ports::PartitionClaim& claim, KafkaAnswers& kafka);
   std::optional<Offset> start_of(LaneState& lane, const ports::PartitionClaim& claim, OwnedPartition& place,
-                                 std::chrono::milliseconds wait);
+                                 KafkaAnswers& kafka);
   void mark_in_doubt(const LaneState& lane, const std::optional<Offset>& committed, Offset start,
                      OwnedPartition& place);
 

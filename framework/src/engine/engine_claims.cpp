@@ -17,19 +17,13 @@ using std::chrono::steady_clock;
 
 /// The longest wait for the broker within a rebalance: well below any session timeout.
 constexpr milliseconds kBrokerWait{5'000};
-/// The longest wait after a call without an answer, and the pause after it. Nothing is polled while it waits.
+/// The longest wait for it later, when nothing is polled meanwhile, and the pause after a call without an answer.
 constexpr milliseconds kBrokerWaitAgain{500}, kBrokerRest{5'000};
 
 /// The whole process must stop.
 struct HandlerRenumbered : Error {
   explicit HandlerRenumbered(const std::string& message) : Error(Code::store_rewound, message) {}
 };
-
-std::vector<TopicPartition> partitions_of(const std::vector<LanePtr>& lanes) {
-  std::vector<TopicPartition> partitions;
-  for (const auto& lane : lanes) partitions.push_back(lane->place.at);
-  return partitions;
-}
 
 }  // namespace
 
@@ -80,10 +74,10 @@ std::vector<TopicPartitionOffset> Engine::claim(const std::vector<LanePtr>& lane
   if (lanes.empty()) return starts;
   std::map<TopicPartition, LanePtr> claiming;
   for (const auto& lane : lanes) claiming[lane->place.at] = lane;
-  milliseconds patience = kBrokerWait;
+  KafkaAnswers kafka(*consumer_, partitions_of(lanes), kBrokerWait);
   const auto begin = [&](const ports::PartitionClaim& claim) {
     const LanePtr& lane = claiming.at(claim.at);
-    const OwnedPartition place = place_of(*lane, claim, patience);
+    const OwnedPartition place = place_of(*lane, claim, kafka);
     if (lane->start) starts.push_back({claim.at, *lane->start});
     shared_->scheduler.admit(*lane, place);
     limiters_->on_claimed(settings_.group, claim.store, claim.at, claim.fence.epoch);
@@ -95,7 +89,6 @@ std::vector<TopicPartitionOffset> Engine::claim(const std::vector<LanePtr>& lane
       try {
         begin(claim);
       } catch (const BrokerError& e) {  // the others may have a leader
-        patience = kBrokerWaitAgain;
         run_log_->warn(Code::partition_start_unknown, claim.at,
                        std::string("the offset to start at could not be determined; retrying: ") + e.what());
       }
@@ -125,16 +118,13 @@ void Engine::take_late_claims() {
   }
   if (late.empty()) return;
   look_for_recreated_topics();
-  const SteadyTime until = steady_clock::now() + kKafkaRound;
-  auto next = late.begin();
-  do {
-    take_late_claim(next->first, next->second);
+  std::vector<TopicPartition> claimed;
+  for (const auto& [lane, claim] : late) claimed.push_back(claim.at);
+  KafkaAnswers kafka(*consumer_, std::move(claimed), kBrokerWaitAgain);
+  for (const auto& [lane, claim] : late) {
+    take_late_claim(lane, claim, kafka);
     if (fatal_) return;
-  } while (++next != late.end() && steady_clock::now() < until);
-  if (next == late.end()) return;
-  const std::lock_guard lock(shared_->mutex);
-  shared_->late_claims.insert(shared_->late_claims.begin(), next, late.end());
-  consumer_->wake();
+  }
 }
 
 /// What a late claim meets.
@@ -154,7 +144,7 @@ Engine::LateClaim Engine::look_at(LaneState& lane, const ports::PartitionClaim& 
   });
 }
 
-void Engine::take_late_claim(LanePtr lane, const ports::PartitionClaim& claim) {
+void Engine::take_late_claim(LanePtr lane, const ports::PartitionClaim& claim, KafkaAnswers& kafka) {
   const LateClaim kind = look_at(*lane, claim);
   if (kind == LateClaim::released) return;  // released in the meantime: its next owner claims it
   if (kind == LateClaim::of_another_history) lane = begin_anew(lane);
@@ -164,9 +154,9 @@ void Engine::take_late_claim(LanePtr lane, const ports::PartitionClaim& claim) {
       begin_again(*lane, place);
       place.in_doubt = lane->place.in_doubt;
       lane->topic.runner.find_dead(place, lane->start);
-      watch_over(place, lane->place, claim, lane->start, kBrokerWaitAgain);
+      watch_over(place, lane->place, claim, lane->start, kafka);
     } else {  // nothing was taken yet: go to the start of the partition
-      place = place_of(*lane, claim, kBrokerWaitAgain);
+      place = place_of(*lane, claim, kafka);
       if (lane->start) consumer_->seek({claim.at, *lane->start});
     }
     limiters_->on_claimed(settings_.group, claim.store, claim.at, claim.fence.epoch);
@@ -207,14 +197,14 @@ void Engine::begin_again(LaneState& lane, OwnedPartition& place) {
 /// where the group began to read it or, if this process does not know that, the beginning of the topic. Absent: as
 /// Kafka tells.
 std::optional<Offset> Engine::start_of(LaneState& lane, const ports::PartitionClaim& claim, OwnedPartition& place,
-                                       milliseconds wait) {
+                                       KafkaAnswers& kafka) {
   const TopicState& topic = lane.topic;
   auto done = std::max(claim.watermark, claim.progress);  // absent is the lowest value
   // The watermark may not have been written since. What took effect is in the store, if that lost no transactions.
   if (lane.place.guard && lane.place.guard->history == claim.fence.history) done = std::max(done, lane.flushed);
   const bool suspect = logs_.suspects(claim.at);
   if (!done && !lane.before && !suspect) return std::nullopt;
-  auto known = ask_kafka(claim.at, claim.watermark, wait);
+  auto known = what_is_known(claim.at, claim.watermark, kafka);
   known.done = done;
   using Kind = LogIdentity::Verdict::Kind;
   auto verdict = logs_.judge(claim.at, known);
@@ -295,32 +285,32 @@ void Engine::mark_in_doubt(const LaneState& lane, const std::optional<Offset>& c
 }
 
 /// Decides where the partition is read from, and collects its data.
-OwnedPartition Engine::place_of(LaneState& lane, const ports::PartitionClaim& claim, milliseconds wait) {
+OwnedPartition Engine::place_of(LaneState& lane, const ports::PartitionClaim& claim, KafkaAnswers& kafka) {
   OwnedPartition place{claim.at, claim.fence, claim.incarnation};
   if (lane.before) expect_same_handler(lane);
   if (logs_.claimed(claim.at, claim.incarnation)) {  // another member has begun another log
     lane.before.reset();
     lane.flushed.reset();
   }
-  lane.start = start_of(lane, claim, place, wait);
+  lane.start = start_of(lane, claim, place, kafka);
   lane.follows_other_log = false;
   lane.flushed = place.incarnation == claim.incarnation && claim.watermark ? claim.watermark : lane.start;
   lane.topic.runner.find_dead(place, lane.start);
-  watch_over(place, lane.place, claim, lane.start, wait);
+  watch_over(place, lane.place, claim, lane.start, kafka);
   return place;
 }
 
 /// Finds messages that may have killed the last owner, before they kill other processes. `before`: the partition as
 /// this process owned it until now, if it did. `start`: nothing below it is read; absent: unknown.
 void Engine::watch_over(OwnedPartition& place, const OwnedPartition& before, const ports::PartitionClaim& claim,
-                        std::optional<Offset> start, milliseconds wait) {
+                        std::optional<Offset> start, KafkaAnswers& kafka) {
   place.guard = claim.fence;
   if (claim.is_clean) return;
   if (is_next_claim(before.guard, claim.fence)) {
     place.suspicion = before.suspicion;
     return;
   }
-  const auto bounds = consumer_->bounds(claim.at, wait);
+  const auto& bounds = kafka.bounds(claim.at);
   place.suspicion =
       suspect(*trials_, claim, start.value_or(0), bounds ? std::optional(bounds->second) : std::nullopt, *run_log_);
 }
@@ -333,16 +323,16 @@ void Engine::guard(const std::vector<LanePtr>& lanes) {
   try {
     const auto claims =
         store_->partitions().claim_partitions(settings_.group, partitions_of(lanes), settings_.lock_timeout);
+    KafkaAnswers kafka(*consumer_, partitions_of(lanes), kBrokerWaitAgain);
     for (std::size_t i = 0; i < lanes.size(); ++i) {
       std::optional<Offset> start;
       if (!claims[i].is_clean) {
         try {
-          const auto committed = consumer_->committed({&claims[i].at, 1}, kBrokerWaitAgain).front();
-          if (committed) start = committed->offset;
+          if (const auto& committed = kafka.committed(claims[i].at)) start = committed->offset;
         } catch (const BrokerError&) {  // then no suspect is dropped
         }
       }
-      watch_over(lanes[i]->place, OwnedPartition{.at = claims[i].at, .fence = {}}, claims[i], start, kBrokerWaitAgain);
+      watch_over(lanes[i]->place, OwnedPartition{.at = claims[i].at, .fence = {}}, claims[i], start, kafka);
       if (const auto& suspicion = lanes[i]->place.suspicion) lanes[i]->lane.single_out(suspicion->suspects);
     }
   } catch (const std::exception& e) {

@@ -14,12 +14,18 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-/// How long a rebalance waits for a broker that does not answer, for all partitions whose logs may be others.
-constexpr milliseconds kLeaveWait{3'000};
 /// How often it looks whether the handlers of an old log have ended.
 constexpr milliseconds kDrainLook{50};
 
 }  // namespace
+
+/// A partition that is released while Kafka may have another log of it.
+struct Engine::Leaving {
+  LanePtr lane;
+  OwnedPartition place;
+  std::optional<Offset> watermark;  ///< the store's
+  std::optional<Offset> done;       ///< all messages below it have taken effect
+};
 
 /// The lane's records, if they follow the records that were read.
 std::unique_ptr<ports::Block> Engine::take(const LanePtr& lane, std::size_t most) {
@@ -68,11 +74,12 @@ void Engine::on_topic_change(const std::string& topic, bool exists) {
   }
 }
 
-/// `watermark`: the store's, in the log of its claim.
-LogIdentity::Known Engine::ask_kafka(const TopicPartition& at, std::optional<Offset> watermark, milliseconds wait) {
+/// `watermark`: the store's, in the log of its claim. Throws BrokerError.
+LogIdentity::Known Engine::what_is_known(const TopicPartition& at, std::optional<Offset> watermark,
+                                         KafkaAnswers& kafka) {
   forget_old_offsets();
   LogIdentity::Known known;
-  if (const auto committed = consumer_->committed({&at, 1}, wait).front()) {
+  if (const auto& committed = kafka.committed(at)) {
     known.committed = committed->offset;
     known.committed_earlier = watermark && !logs_.read(at, committed->metadata);
     if (known.committed_earlier) {
@@ -82,7 +89,7 @@ LogIdentity::Known Engine::ask_kafka(const TopicPartition& at, std::optional<Off
       known.committed = watermark;
     }
   }
-  const auto bounds = consumer_->bounds(at, wait);
+  const auto& bounds = kafka.bounds(at);
   if (!bounds) throw BrokerError(Code::kafka_unavailable, to_string(at) + ": the broker does not report where it ends");
   known.first = bounds->first;
   known.end = bounds->second;
@@ -92,46 +99,64 @@ LogIdentity::Known Engine::ask_kafka(const TopicPartition& at, std::optional<Off
 void Engine::begin_other_logs() {
   if (other_logs_.empty() || steady_clock::now() < next_other_logs_) return;
   const auto all = shared_->scheduler.lanes();
-  const SteadyTime until = steady_clock::now() + kKafkaRound;
-  std::vector<LanePtr> left, later;
-  for (const auto& lane : std::exchange(other_logs_, {})) {
-    if (std::find(all.begin(), all.end(), lane) == all.end()) continue;  // revoked
-    if (steady_clock::now() >= until) later.push_back(lane);
-    else if (!begin_other_log(lane)) left.push_back(lane);
+  const auto is_revoked = [&](const auto& lane) { return std::find(all.begin(), all.end(), lane) == all.end(); };
+  std::erase_if(other_logs_, is_revoked);
+  look_for_other_logs();
+  std::vector<LanePtr> drained;
+  std::erase_if(other_logs_, [&](const auto& lane) {
+    if (!lane->drains_until || !has_drained(lane)) return false;
+    drained.push_back(lane);
+    return true;
+  });
+  KafkaAnswers kafka(*consumer_, partitions_of(drained), kKafkaWait);
+  for (const auto& lane : drained) {
+    if (lane->topic.needs_store()) claim_other_log(lane);
+    else if (!begin_without_store(lane, kafka)) other_logs_.push_back(lane);
   }
-  const bool asks_kafka = std::any_of(left.begin(), left.end(), [](const auto& lane) { return !lane->drains_until; });
-  if (asks_kafka) next_other_logs_ = steady_clock::now() + kKafkaRest;
-  else if (!later.empty()) consumer_->wake();
-  else if (!left.empty()) next_other_logs_ = steady_clock::now() + kDrainLook;
-  for (const auto& lanes : {later, left}) other_logs_.insert(other_logs_.end(), lanes.begin(), lanes.end());
+  if (other_logs_.empty()) return;
+  const bool asks_kafka =
+      std::any_of(other_logs_.begin(), other_logs_.end(), [](const auto& lane) { return !lane->drains_until; });
+  next_other_logs_ = steady_clock::now() + (asks_kafka ? kKafkaRest : kDrainLook);
+}
+
+/// Until the topic exists and has a leader, there is nothing to read.
+void Engine::look_for_other_logs() {
+  std::vector<LanePtr> asked;
+  for (const auto& lane : other_logs_) {
+    if (!lane->drains_until) asked.push_back(lane);
+  }
+  if (asked.empty()) return;
+  KafkaAnswers kafka(*consumer_, partitions_of(asked), kKafkaWait);
+  for (const auto& lane : asked) {
+    if (!kafka.bounds(lane->place.at)) continue;
+    run_log_->info(
+        lane->place.at,
+        "Kafka may have another topic under this name: running handlers finish, then the partition is read anew");
+    lane->drains_until = steady_clock::now() + settings_.consumer.drain_timeout;
+  }
 }
 
 /// Running handlers of the old log may end, because no process can read its records again. Other partitions go on
-/// meanwhile, so this thread does not wait for them: it returns false.
-bool Engine::begin_other_log(const LanePtr& lane) {
-  const TopicPartition at = lane->place.at;
-  if (!lane->drains_until) {
-    if (!consumer_->bounds(at, kKafkaWait)) return false;  // the topic does not exist, or has no leader yet
-    run_log_->info(
-        at, "Kafka may have another topic under this name: running handlers finish, then the partition is read anew");
-    lane->drains_until = steady_clock::now() + settings_.consumer.drain_timeout;
-  }
-  if (!shared_->scheduler.drain({&lane, 1}, SteadyTime::min(), [] { return true; })) {
-    if (steady_clock::now() < *lane->drains_until) return false;
-    shared_->scheduler.cancel({&lane, 1});
-  }
-  if (!lane->topic.needs_store()) return begin_without_store(lane);
+/// meanwhile, so this thread does not wait for them.
+bool Engine::has_drained(const LanePtr& lane) {
+  if (shared_->scheduler.drain({&lane, 1}, SteadyTime::min(), [] { return true; })) return true;
+  if (steady_clock::now() < *lane->drains_until) return false;
+  shared_->scheduler.cancel({&lane, 1});
+  return true;
+}
+
+/// The keeper claims it: see take_late_claims().
+void Engine::claim_other_log(const LanePtr& lane) {
   flush_drained(*lane);
   shared_->scheduler.close({&lane, 1});
-  logs_.begin(at);
-  OwnedPartition place{.at = at, .fence = {}};
+  logs_.begin(lane->place.at);
+  OwnedPartition place{.at = lane->place.at, .fence = {}};
   place.guard = lane->place.guard;  // without its suspicion, which belongs to offsets of the old log
   auto fresh = std::make_shared<LaneState>(lane->topic, std::move(place));
   fresh->phase = LaneState::Phase::claiming;
   fresh->follows_other_log = true;
   fresh->flushed = settled_in_store(*lane);
   shared_->scheduler.open(std::move(fresh));
-  return true;
 }
 
 /// Up to where the lane's messages have taken effect in the store.
@@ -152,10 +177,10 @@ void Engine::flush_drained(const LaneState& lane) {
   }
 }
 
-bool Engine::begin_without_store(const LanePtr& lane) {
+bool Engine::begin_without_store(const LanePtr& lane, KafkaAnswers& kafka) {
   const TopicPartition at = lane->place.at;
   try {
-    const auto known = ask_kafka(at, std::nullopt, kKafkaWait);
+    const auto known = what_is_known(at, std::nullopt, kafka);
     const auto verdict = logs_.judge(at, known);
     OwnedPartition place{.at = at, .fence = {}};
     place.guard = lane->place.guard;
@@ -188,28 +213,29 @@ void Engine::leave_other_logs(const std::vector<LanePtr>& lanes, bool lost) {
   }
   if (leaving.empty()) return;
   keeper_->await_flush();
-  std::vector<ports::OffsetCommit> begun;
-  std::optional<SteadyTime> silent_since;  // each call to a broker that does not answer takes kKafkaWait
+  const auto warn = [&](const TopicPartition& at, const std::exception& why) {
+    run_log_->warn(Code::topic_recreated, at,
+                   std::string("Kafka may have another topic under this name, and this process could not record it; "
+                               "the next owner of the partition has to detect it: ") +
+                       why.what());
+  };
+  std::vector<Leaving> owned;
+  std::vector<TopicPartition> asked;
   for (const auto& lane : leaving) {
     try {
-      if (!shared_->scheduler.store_available()) throw StoreUnavailable("PostgreSQL does not answer");
-      if (silent_since && steady_clock::now() >= *silent_since + kLeaveWait)
-        throw BrokerError(Code::kafka_unavailable, "Kafka does not answer");
-      OwnedPartition place = lane->place;
-      const auto known = look_to_leave(lane, place, lost);
-      const auto verdict = logs_.judge(place.at, known);
-      const auto start = act_on(verdict, lane->topic, place, known);
-      using Kind = LogIdentity::Verdict::Kind;
-      // For a log that the store has forgotten, Kafka's offset tells the next owner which messages are in doubt.
-      if (verdict.kind == Kind::same || verdict.kind == Kind::forgotten) continue;
-      logs_.settle(place.at, verdict, place.incarnation, start);
-      begun.push_back({place.at, *start, logs_.metadata(place.at)});
+      owned.push_back(own_to_leave(lane, lost));
+      asked.push_back(lane->place.at);
     } catch (const std::exception& e) {
-      if (!silent_since && dynamic_cast<const BrokerError*>(&e) != nullptr) silent_since = steady_clock::now();
-      run_log_->warn(Code::topic_recreated, lane->place.at,
-                     std::string("Kafka may have another topic under this name, and this process could not record it; "
-                                 "the next owner of the partition has to detect it: ") +
-                         e.what());
+      warn(lane->place.at, e);
+    }
+  }
+  KafkaAnswers kafka(*consumer_, std::move(asked), kKafkaWait);
+  std::vector<ports::OffsetCommit> begun;
+  for (auto& one : owned) {
+    try {
+      if (const auto start = leave(one, kafka)) begun.push_back({one.place.at, *start, logs_.metadata(one.place.at)});
+    } catch (const std::exception& e) {
+      warn(one.place.at, e);
     }
   }
   // So that the next owner knows where the new log began, even if the database forgets it.
@@ -223,27 +249,38 @@ bool Engine::has_late_claim(const LanePtr& lane) const {
                      [&](const auto& late) { return late.first == lane; });
 }
 
-/// What is known of a partition that is released. `place` gets a valid fence.
-LogIdentity::Known Engine::look_to_leave(const LanePtr& lane, OwnedPartition& place, bool lost) {
-  std::optional<Offset> watermark = lane->flushed;
-  std::optional<Offset> done = settled_in_store(*lane);
-  if (!place.fence || has_late_claim(lane)) {
-    if (lost) throw Fenced("another member may have claimed it");  // a claim would fence that member
-    // No process knows which claim of the partition is the newest: the answer to one may have been lost.
-    const auto claim =
-        store_->partitions().claim_partitions(settings_.group, {&place.at, 1}, settings_.lock_timeout).front();
-    watermark = claim.watermark;
-    // After a failover the store may have lost what took effect. And what took effect may belong to the log before: the
-    // answer to begin_incarnation() can have been lost, too.
-    const bool other_history = place.guard && place.guard->history != claim.fence.history;
-    const bool other_log = logs_.claimed(place.at, claim.incarnation);
-    if (other_history || other_log) done = std::max(claim.watermark, claim.progress);
-    place.fence = claim.fence;
-    place.incarnation = claim.incarnation;
-  }
-  auto known = ask_kafka(place.at, watermark, kKafkaWait);
-  known.done = done;
-  return known;
+/// With a valid fence. Kafka must be asked after that: see KafkaAnswers.
+Engine::Leaving Engine::own_to_leave(const LanePtr& lane, bool lost) {
+  if (!shared_->scheduler.store_available()) throw StoreUnavailable("PostgreSQL does not answer");
+  Leaving one{lane, lane->place, lane->flushed, settled_in_store(*lane)};
+  OwnedPartition& place = one.place;
+  if (place.fence && !has_late_claim(lane)) return one;
+  if (lost) throw Fenced("another member may have claimed it");  // a claim would fence that member
+  // No process knows which claim of the partition is the newest: the answer to one may have been lost.
+  const auto claim =
+      store_->partitions().claim_partitions(settings_.group, {&place.at, 1}, settings_.lock_timeout).front();
+  one.watermark = claim.watermark;
+  // After a failover the store may have lost what took effect. And what took effect may belong to the log before: the
+  // answer to begin_incarnation() can have been lost, too.
+  const bool other_history = place.guard && place.guard->history != claim.fence.history;
+  const bool other_log = logs_.claimed(place.at, claim.incarnation);
+  if (other_history || other_log) one.done = std::max(claim.watermark, claim.progress);
+  place.fence = claim.fence;
+  place.incarnation = claim.incarnation;
+  return one;
+}
+
+/// Returns where the new log begins that the partition is released with. Absent: nothing is to be recorded.
+std::optional<Offset> Engine::leave(Leaving& one, KafkaAnswers& kafka) {
+  auto known = what_is_known(one.place.at, one.watermark, kafka);
+  known.done = one.done;
+  const auto verdict = logs_.judge(one.place.at, known);
+  const auto start = act_on(verdict, one.lane->topic, one.place, known);
+  using Kind = LogIdentity::Verdict::Kind;
+  // For a log that the store has forgotten, Kafka's offset tells the next owner which messages are in doubt.
+  if (verdict.kind == Kind::same || verdict.kind == Kind::forgotten) return std::nullopt;
+  logs_.settle(one.place.at, verdict, one.place.incarnation, start);
+  return start;
 }
 
 /// Where to start, if not where the log that was read continues.
@@ -287,6 +324,8 @@ std::optional<Offset> Engine::act_on(const LogIdentity::Verdict& verdict, const 
   return start;
 }
 
+/// `start`, or the first record that Kafka still has. It warns about records between the two: those that the group has
+/// not committed are lost.
 Offset Engine::not_below(const TopicPartition& at, Offset start, const LogIdentity::Known& known) {
   if (start >= known.first) return start;
   const auto offsets = [](Offset from, Offset to) {

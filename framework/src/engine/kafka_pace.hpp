@@ -13,10 +13,6 @@ inline constexpr std::chrono::milliseconds kKafkaWait{500};
 /// The pause after a call that the broker did not answer.
 inline constexpr std::chrono::milliseconds kKafkaRest{2'000};
 
-/// How long the polling thread asks Kafka about one partition after another. Then other partitions get their turn: on a
-/// connection where a fetch waits for records, each answer takes up to 100 ms.
-inline constexpr std::chrono::milliseconds kKafkaRound{50};
-
 /// A planted bug, for the test that must find it: offsets that were taken before are dropped, of any log.
 inline bool drops_what_was_taken() { return known_bad("taken_before"); }
 

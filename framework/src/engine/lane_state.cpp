@@ -2,6 +2,12 @@
 
 namespace turnstile::detail {
 
+std::vector<TopicPartition> partitions_of(const std::vector<LanePtr>& lanes) {
+  std::vector<TopicPartition> partitions;
+  for (const auto& lane : lanes) partitions.push_back(lane->place.at);
+  return partitions;
+}
+
 bool LaneState::is_held() const {
   if (phase != Phase::open) return false;
   const HandlerBreaker* const breaker = topic.runner.breaker();

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "delivery/owned_partition.hpp"
 #include "engine/lane.hpp"
@@ -79,6 +80,8 @@ struct LaneState {
   void look_at(const Pauses& pauses);
 };
 using LanePtr = std::shared_ptr<LaneState>;
+
+std::vector<TopicPartition> partitions_of(const std::vector<LanePtr>& lanes);
 
 /// When the message at this offset arrived, if `arrivals` is kept.
 std::optional<SteadyTime> arrival_of(const LaneState& lane, Offset offset);

@@ -136,7 +136,7 @@ void PollLoopState::begin_incarnation(ports::PartitionClaim& claim, Offset first
 std::optional<std::pair<Offset, Offset>> PollLoopState::bounds_of_another_log(const TopicPartition& at, Offset message,
                                                                               std::optional<Offset> done) const {
   if ((done && message >= *done) || !spec.backends.broker) return std::nullopt;
-  const auto bounds = spec.backends.broker->open_consumer()->bounds(at, kKafkaWait);
+  const auto bounds = spec.backends.broker->open_consumer()->bounds({&at, 1}, kKafkaWait).front();
   if (!bounds || (done && bounds->second >= *done)) return std::nullopt;
   if (message >= bounds->second) return std::nullopt;  // the loop reads a topic of that name from another Kafka
   return bounds;
@@ -258,7 +258,7 @@ void PollLoopState::start_at_the_watermark(const Message& message, const TopicSt
 std::optional<Offset> PollLoopState::begin_of_log(const TopicPartition& at) const {
   if (!spec.backends.broker) return std::nullopt;
   try {
-    const auto bounds = spec.backends.broker->open_consumer()->bounds(at, kKafkaWait);
+    const auto bounds = spec.backends.broker->open_consumer()->bounds({&at, 1}, kKafkaWait).front();
     if (bounds) return bounds->first;
     run_log->warn(
         Code::partition_start_unknown, at,

@@ -67,7 +67,8 @@ struct Asked {
 /// Its broker answers questions about a log late, as one does while it waits for records to send.
 struct SlowMember final : ForwardingConsumer {
   SlowMember(std::unique_ptr<ports::BrokerConsumer> inner, Asked& s) : ForwardingConsumer(std::move(inner)), state(s) {}
-  std::optional<std::pair<Offset, Offset>> bounds(const TopicPartition& of, std::chrono::milliseconds within) override {
+  std::vector<std::optional<std::pair<Offset, Offset>>> bounds(std::span<const TopicPartition> of,
+                                                               std::chrono::milliseconds within) override {
     if (state.slow) {
       const auto due = std::chrono::steady_clock::now() + 60ms;
       eventually([&] { return std::chrono::steady_clock::now() >= due; });

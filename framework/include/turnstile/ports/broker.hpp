@@ -113,11 +113,12 @@ class BrokerConsumer {
   virtual void commit(std::span<const OffsetCommit> offsets, bool wait) = 0;
   /// Reads an assigned partition again from this offset. The caller must drop the records that it took before.
   virtual void seek(const TopicPartitionOffset& to) = 0;
-  /// The first offset and the last offset + 1 of the broker, as far as known; absent if unknown.
-  virtual std::optional<std::pair<Offset, Offset>> bounds(const TopicPartition& of,
-                                                          std::chrono::milliseconds timeout) = 0;
+  /// For each of these partitions its first offset, and the offset after its last record; absent if the broker does not
+  /// tell within `timeout`. A partition of which nothing can be told does not change the others' answers.
+  virtual std::vector<std::optional<std::pair<Offset, Offset>>> bounds(std::span<const TopicPartition> of,
+                                                                       std::chrono::milliseconds timeout) = 0;
   /// For each of these partitions the offset after the last record that a consumer can read now; absent if the broker
-  /// does not tell within `timeout`. It asks the broker. Any thread may call it, but not during or after close().
+  /// does not tell within `timeout`, as with bounds(). Any thread may call it, but not during or after close().
   virtual std::vector<std::optional<Offset>> ends(std::span<const TopicPartition> of,
                                                   std::chrono::milliseconds timeout) = 0;
   /// The offset up to which the partition was read when its end was reached. Between the last record taken and this
