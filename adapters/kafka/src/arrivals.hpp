@@ -15,7 +15,6 @@ class QueueArrivals final : public ports::Arrivals {
   QueueArrivals();
 
   bool wait(std::chrono::steady_clock::time_point until) override;
-  bool look() noexcept override { return event_.wait(std::chrono::nanoseconds{0}); }
   void listen() noexcept override;
   void wake(std::size_t threads) noexcept override;
 

@@ -5,11 +5,15 @@
 #include <cstring>
 
 #include "consumer.hpp"
+#include "edges.hpp"
 #include "partition_list.hpp"
 #include "turnstile/log.hpp"
 
 namespace turnstile::kafka {
 namespace {
+
+/// How long a rebalance waits for offsets at which partitions begin.
+constexpr std::chrono::milliseconds kStartWait{2'000};
 
 bool is_cooperative(rd_kafka_t* handle) {
   const char* protocol = rd_kafka_rebalance_protocol(handle);
@@ -40,11 +44,44 @@ void KafkaConsumer::assign(rd_kafka_topic_partition_list_t* list) {
   const auto starts = listener_->on_assigned(partitions);
   for (auto& element : elements(list)) {
     const TopicPartition at{element.topic, element.partition};
-    for (const auto& start : starts)
-      if (start.at == at) element.offset = start.offset;
     separate_queue(at);
+    for (const auto& start : starts) {
+      if (start.at != at) continue;
+      element.offset = start.offset;
+      assigned_[at].next = start.offset;
+    }
   }
+  find_starts(list);
   tell_librdkafka(list, true);
+}
+
+/// librdkafka does not tell at which offset it begins to read. For a partition that the group has no offset of, it must
+/// be known, although there may be no record: with auto.offset.reset = latest, a consumer that starts again would skip
+/// what came meanwhile.
+void KafkaConsumer::find_starts(rd_kafka_topic_partition_list_t* list) {
+  std::vector<TopicPartition> unknown, unread;
+  for (const auto& at : partitions_of(list)) {
+    if (!assigned_[at].next) unknown.push_back(at);
+  }
+  if (unknown.empty()) return;
+  std::vector<std::optional<ports::GroupOffset>> committed;
+  try {
+    committed = this->committed(unknown, kStartWait);
+  } catch (const BrokerError&) {
+    return;  // librdkafka asks again, until it is answered
+  }
+  for (std::size_t i = 0; i < unknown.size(); ++i) {
+    if (committed[i]) assigned_[unknown[i]].next = committed[i]->offset;
+    else unread.push_back(unknown[i]);
+  }
+  if (unread.empty() || !reset_to_) return;
+  const auto edges = ask_for_edges(*client_, unread, *reset_to_, kStartWait);
+  for (std::size_t i = 0; i < unread.size(); ++i) {
+    auto* const element = rd_kafka_topic_partition_list_find(list, unread[i].topic.c_str(), unread[i].partition);
+    if (edges[i].code || edges[i].offset < 0 || element == nullptr) continue;
+    element->offset = edges[i].offset;
+    assigned_[unread[i]].next = assigned_[unread[i]].read_up_to = edges[i].offset;
+  }
 }
 
 // It must run before the partition is fetched, so that no record gets into the main queue.

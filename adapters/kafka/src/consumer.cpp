@@ -40,10 +40,17 @@ constexpr milliseconds kJoinAgainAfter{5'000};
 constexpr milliseconds kReturned{120'000};
 constexpr std::size_t kChunk = 1'024;
 
-// read_up_to() needs it (hazard: end-of-partition).
-Settings telling_of_ends(Settings settings) {
-  settings["enable.partition.eof"] = "true";
+/// Nothing takes events of partitions' ends (hazard: end-of-partition).
+Settings without_ends(Settings settings) {
+  settings["enable.partition.eof"] = "false";
   return settings;
+}
+
+/// RD_KAFKA_OFFSET_BEGINNING or _END. Absent: the group must have an offset.
+std::optional<std::int64_t> reset_to(const std::string& setting) {
+  if (setting == "earliest" || setting == "smallest" || setting == "beginning") return RD_KAFKA_OFFSET_BEGINNING;
+  if (setting == "latest" || setting == "largest" || setting == "end") return RD_KAFKA_OFFSET_END;
+  return std::nullopt;
 }
 
 /// Between two questions to a group coordinator that has just begun, and reads its log.
@@ -66,9 +73,11 @@ int ms(milliseconds time) { return static_cast<int>(std::clamp<std::int64_t>(tim
 KafkaConsumer::KafkaConsumer(const Settings& settings, std::shared_ptr<spdlog::logger> logger)
     : wake_up_(std::make_shared<WakeUpEvent>()),
       arrivals_(std::make_shared<QueueArrivals>()),
-      client_(Client::open(Role::consumer, telling_of_ends(settings), std::move(logger), this,
+      client_(Client::open(Role::consumer, without_ends(settings), std::move(logger), this,
                            {wake_up_, {arrivals_, &arrivals_->event()}})),
-      wakeup_(settings) {
+      wakeup_(settings),
+      reset_to_(reset_to(effective(settings, "auto.offset.reset"))),
+      gaps_(settings) {
   rd_kafka_poll_set_consumer(client_->handle());
   main_queue_.reset(rd_kafka_queue_get_consumer(client_->handle()));
   wake_up_->listen_to(main_queue_.get());
@@ -101,6 +110,7 @@ void KafkaConsumer::poll(milliseconds timeout) {
     settle_seeks();
     if (doubt_topics_ || !missing_.empty()) look_at_topics();
     if (!returned_.empty()) join_again_for_topics();
+    look_at_idle_partitions();
     if (woken || Clock::now() >= end) return;
   }
 }
@@ -132,41 +142,37 @@ void KafkaConsumer::serve_record(const rd_kafka_message_t& record) {
 std::unique_ptr<ports::Block> KafkaConsumer::take(const TopicPartition& from, std::size_t most) {
   const auto found = assigned_.find(from);
   if (found == assigned_.end() || found->second.seek_to) return nullptr;
-  auto& [queue, seek_to, bytes_since_wakeup, read_up_to] = found->second;
-  const auto waited = rd_kafka_queue_length(queue.get());
-  const auto records = drain(queue.get(), from, most, read_up_to);
+  Assigned& assigned = found->second;
+  const auto waited = rd_kafka_queue_length(assigned.queue.get());
+  const auto records = drain(assigned.queue.get(), from, most);
   if (records.empty()) return nullptr;
-  if (wakeup_.due(waited, records, bytes_since_wakeup))
+  assigned.next = records.back()->offset + 1;
+  if (wakeup_.due(waited, records, assigned.bytes_since_wakeup))
     FetcherWakeup::wake(client_->handle(), from.topic.c_str(), from.partition);
   return std::make_unique<RecordBlock>(client_, records);
 }
 
 // It reads in chunks until the queue is empty (hazard: event-of-a-queue).
 std::span<rd_kafka_message_t*> KafkaConsumer::drain(rd_kafka_queue_t* queue, const TopicPartition& from,
-                                                    std::size_t most, std::optional<Offset>& read_up_to) {
+                                                    std::size_t most) {
   std::size_t count = 0;
   while (count < most) {
     const auto room = std::min(most - count, kChunk);
     if (scratch_.size() < count + room) scratch_.resize(count + room);
     const auto got = rd_kafka_consume_batch_queue(queue, 0, scratch_.data() + count, room);
     if (got <= 0) break;
-    count += without_errors(std::span(scratch_).subspan(count, static_cast<std::size_t>(got)), from, read_up_to);
+    count += without_errors(std::span(scratch_).subspan(count, static_cast<std::size_t>(got)), from);
   }
   return std::span(scratch_).first(count);
 }
 
 // Errors arrive among the records. Moves the records to the front, and returns how many there are.
-std::size_t KafkaConsumer::without_errors(std::span<rd_kafka_message_t*> fresh, const TopicPartition& from,
-                                          std::optional<Offset>& read_up_to) {
+std::size_t KafkaConsumer::without_errors(std::span<rd_kafka_message_t*> fresh, const TopicPartition& from) {
   const auto good = [](const auto* record) { return !record->err; };
   if (std::all_of(fresh.begin(), fresh.end(), good)) return fresh.size();
   const auto errors = std::stable_partition(fresh.begin(), fresh.end(), good);
   for (auto it = errors; it != fresh.end(); ++it) {
     const RecordPtr record{*it};
-    if (record->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
-      read_up_to = record->offset;
-      continue;
-    }
     look_at_error(record->err, rd_kafka_message_errstr(record.get()), from.topic, from.partition, record->offset);
   }
   return static_cast<std::size_t>(errors - fresh.begin());
@@ -285,6 +291,7 @@ void KafkaConsumer::seek(const TopicPartitionOffset& to) {
   const auto found = assigned_.find(to.at);
   if (found == assigned_.end()) return;
   found->second.seek_to = to.offset;
+  found->second.next = to.offset;
   found->second.read_up_to.reset();
   if (try_seek(to.at, to.offset)) found->second.seek_to.reset();
 }
@@ -416,12 +423,6 @@ void KafkaConsumer::join_again_for_topics() {
   }
 }
 
-std::optional<Offset> KafkaConsumer::read_up_to(const TopicPartition& of) {
-  const auto found = assigned_.find(of);
-  if (found == assigned_.end() || found->second.seek_to) return std::nullopt;
-  return found->second.read_up_to;
-}
-
 void KafkaConsumer::on_error(rd_kafka_resp_err_t code, const std::string& reason) noexcept {
   if (for_good(code) || code == RD_KAFKA_RESP_ERR__AUTHENTICATION) {
     look_at_error(code, reason, "", RD_KAFKA_PARTITION_UA, RD_KAFKA_OFFSET_INVALID);
@@ -434,7 +435,6 @@ void KafkaConsumer::on_error(rd_kafka_resp_err_t code, const std::string& reason
 void KafkaConsumer::look_at_error(rd_kafka_resp_err_t code, const std::string& reason, const std::string& topic,
                                   std::int32_t partition, Offset offset) {
   switch (code) {
-    case RD_KAFKA_RESP_ERR__PARTITION_EOF:
     case RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN:  // Client reports it
     case RD_KAFKA_RESP_ERR__TRANSPORT: return;
     case RD_KAFKA_RESP_ERR__MAX_POLL_EXCEEDED:

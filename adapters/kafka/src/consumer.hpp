@@ -17,6 +17,7 @@
 #include "arrivals.hpp"
 #include "client.hpp"
 #include "fetcher_wakeup.hpp"
+#include "gap_reader.hpp"
 #include "turnstile/ports/broker.hpp"
 #include "wake_up_event.hpp"
 
@@ -54,7 +55,11 @@ class KafkaConsumer final : public ports::BrokerConsumer, private ClientEvents {
     /// A seek that librdkafka has not accepted yet. No record is taken before it has.
     std::optional<Offset> seek_to;
     std::size_t bytes_since_wakeup = 0;
-    std::optional<Offset> read_up_to{};
+    std::optional<Offset> next{};        ///< the offset after the last record taken, or where reading begins
+    std::optional<Offset> read_up_to{};  ///< where reading began, or the end of a gap
+    std::optional<Offset> next_seen{};   ///< `next` at the last look_at_idle_partitions()
+    std::optional<Offset> gap_asked{};   ///< the end of the partition when the last question about a gap was asked
+    SteadyClock::time_point gap_asked_at{};
   };
 
   void on_rebalance(rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t* list) noexcept override;
@@ -70,16 +75,17 @@ class KafkaConsumer final : public ports::BrokerConsumer, private ClientEvents {
   void join_again_for_topics();
   [[nodiscard]] PartitionList subscription() const;
   void assign(rd_kafka_topic_partition_list_t* list);
+  void find_starts(rd_kafka_topic_partition_list_t* list);
   void revoke(rd_kafka_topic_partition_list_t* list);
   void tell_librdkafka(rd_kafka_topic_partition_list_t* list, bool add);
   void separate_queue(const TopicPartition& at);
   bool await(std::chrono::milliseconds timeout);
   void serve();
   void serve_record(const rd_kafka_message_t& record);
-  std::span<rd_kafka_message_t*> drain(rd_kafka_queue_t* queue, const TopicPartition& from, std::size_t most,
-                                       std::optional<Offset>& read_up_to);
-  std::size_t without_errors(std::span<rd_kafka_message_t*> fresh, const TopicPartition& from,
-                             std::optional<Offset>& read_up_to);
+  std::span<rd_kafka_message_t*> drain(rd_kafka_queue_t* queue, const TopicPartition& from, std::size_t most);
+  std::size_t without_errors(std::span<rd_kafka_message_t*> fresh, const TopicPartition& from);
+  void look_at_idle_partitions();
+  void look_at_idle(const TopicPartition& at, Assigned& assigned);
   void settle_seeks();
   bool try_seek(const TopicPartition& at, Offset to);
   void look_at_error(rd_kafka_resp_err_t code, const std::string& reason, const std::string& topic,
@@ -92,6 +98,9 @@ class KafkaConsumer final : public ports::BrokerConsumer, private ClientEvents {
   std::shared_ptr<QueueArrivals> arrivals_;  ///< set by the queues of the partitions
   std::shared_ptr<Client> client_;
   FetcherWakeup wakeup_;
+  const std::optional<std::int64_t> reset_to_;  ///< where a group without an offset begins to read
+  GapReader gaps_;
+  SteadyClock::time_point next_look_at_idle_{};
   Queue main_queue_;
   ports::AssignmentListener* listener_ = nullptr;
   std::unordered_map<TopicPartition, Assigned> assigned_;

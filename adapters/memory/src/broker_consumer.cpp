@@ -42,10 +42,6 @@ class MemoryArrivals final : public ports::Arrivals {
     if (member_->nudges > 0) --member_->nudges;
     return false;
   }
-  bool look() noexcept override {
-    std::lock_guard lock(cluster_->mutex);
-    return std::exchange(member_->arrived, false);
-  }
   void listen() noexcept override {
     std::lock_guard lock(cluster_->mutex);
     member_->listens = true;

@@ -143,33 +143,26 @@ std::string Engine::poll_until(const std::atomic<int>& stop, std::unique_lock<st
 void Engine::receive() {
   shared_->engine = this;
   shared_->scheduler.receive(consumer_->arrivals(), [shared = shared_.get()] {
-    bool fed = false;
     shared->have_come = true;
     while (shared->have_come) {
       const std::unique_lock turn(shared->turn, std::try_to_lock);
-      if (!turn || shared->engine == nullptr) return true;
+      if (!turn || shared->engine == nullptr) return;
       shared->have_come = false;
-      if (shared->engine->feed_received()) fed = true;
+      shared->engine->feed_received();
     }
-    return fed;
   });
 }
 
 /// On the thread of a worker, which has the turn.
-bool Engine::feed_received() noexcept {
+void Engine::feed_received() noexcept {
   // After an exception a block may be lost: nothing that follows it may be fed.
-  if (fatal_ || consumer_->must_poll()) {
-    consumer_->wake();
-    return true;
-  }
-  bool fed = true;
+  if (fatal_ || consumer_->must_poll()) return consumer_->wake();
   try {
-    fed = feed_all();
+    feed_all();
   } catch (...) {
     fatal_ = std::current_exception();
   }
   if (fatal_ || !other_logs_.empty() || steady_clock::now() >= next_commit_) consumer_->wake();
-  return fed;
 }
 
 void Engine::start_workers() {
@@ -182,8 +175,8 @@ void Engine::start_workers() {
   }
 }
 
-bool Engine::feed_all() {
-  bool more = false, fed = false;
+void Engine::feed_all() {
+  bool more = false;
   for (const auto& lane : shared_->scheduler.lanes()) {
     // Continue until the queue is empty (then new records wake a thread) or the lane is full (then the scheduler wakes
     // the polling thread when there is room). If it stopped anywhere else, no thread would take records that are ready.
@@ -196,7 +189,6 @@ bool Engine::feed_all() {
       }
       TURNSTILE_FAILPOINT("after-poll");
       taken += block->messages().size();
-      fed = true;
       shared_->scheduler.feed(*lane, std::move(block));
       // The group's offset shows whether Kafka still has the log that was read, so the group must have one.
       if (!std::exchange(lane->was_fed, true) && !logs_.had_offset(lane->place.at)) next_commit_ = {};
@@ -206,7 +198,6 @@ bool Engine::feed_all() {
     }
   }
   if (more) consumer_->wake();
-  return fed;
 }
 
 /// Offsets at a partition's end without messages, such as transactions leave: they may be committed.

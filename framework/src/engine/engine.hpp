@@ -52,8 +52,8 @@ class Engine final : private ports::AssignmentListener {
   void start_workers();
   std::string poll_until(const std::atomic<int>& stop, std::unique_lock<std::mutex>& turn);
   void receive();
-  bool feed_received() noexcept;
-  bool feed_all();
+  void feed_received() noexcept;
+  void feed_all();
   void pass_gap(LaneState& lane);
   std::unique_ptr<ports::Block> take(const LanePtr& lane, std::size_t most);
   void commit(bool wait);

@@ -5,15 +5,7 @@
 
 namespace turnstile::detail {
 
-namespace {
-
-/// A broker's answer that has records of one partition often tells the end of others, which wakes a worker first. The
-/// records follow within some microseconds, less than a thread takes to sleep and to wake up.
-constexpr std::chrono::microseconds kSoon{50};
-
-}  // namespace
-
-void IdleWorkers::receive(std::shared_ptr<ports::Arrivals> arrivals, std::function<bool()> feed) {
+void IdleWorkers::receive(std::shared_ptr<ports::Arrivals> arrivals, std::function<void()> feed) {
   arrivals_ = std::move(arrivals);
   feed_ = std::move(feed);
 }
@@ -40,14 +32,6 @@ void IdleWorkers::wake_for_records() noexcept {
   ++changes_;
 }
 
-/// Whether records come before `soon`. It does not sleep.
-bool IdleWorkers::come_again(SteadyTime soon) const {
-  while (std::chrono::steady_clock::now() < soon) {
-    if (arrivals_->look()) return true;
-  }
-  return false;
-}
-
 void IdleWorkers::wait(std::unique_lock<std::mutex>& lock, SteadyTime until) {
   ++count_;
   if (!arrivals_) {
@@ -64,9 +48,7 @@ void IdleWorkers::wait(std::unique_lock<std::mutex>& lock, SteadyTime until) {
   if (!have_come) return;
   one_expects_records_ = true;
   lock.unlock();
-  const SteadyTime soon = std::chrono::steady_clock::now() + kSoon;
-  while (!feed_() && come_again(soon)) {
-  }
+  feed_();
   arrivals_->listen();
   lock.lock();
   one_expects_records_ = false;

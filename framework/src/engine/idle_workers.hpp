@@ -18,9 +18,9 @@ namespace turnstile::detail {
 
 class IdleWorkers {
  public:
-  /// Without this call, only the polling thread receives records. `feed`: takes what has come; false: nothing had. It is
-  /// called without the lock.
-  void receive(std::shared_ptr<ports::Arrivals> arrivals, std::function<bool()> feed);
+  /// Without this call, only the polling thread receives records. `feed` takes what has come. It is called
+  /// without the lock.
+  void receive(std::shared_ptr<ports::Arrivals> arrivals, std::function<void()> feed);
   /// How many wait.
   [[nodiscard]] std::size_t count() const noexcept { return count_; }
   /// Changes with each call of a function that wakes. If it has changed since a worker looked for a unit, the worker
@@ -39,13 +39,12 @@ class IdleWorkers {
 
  private:
   void wake(std::size_t how_many) noexcept;
-  [[nodiscard]] bool come_again(SteadyTime soon) const;
 
   std::size_t count_ = 0;
   std::uint64_t changes_ = 0;
   std::condition_variable work_;  ///< without `arrivals_`
   std::shared_ptr<ports::Arrivals> arrivals_;
-  std::function<bool()> feed_;
+  std::function<void()> feed_;
   bool one_expects_records_ = false;  ///< a worker feeds what has come, and nothing was fed yet
   bool polling_thread_ = true;        ///< it waits for records, too
 };

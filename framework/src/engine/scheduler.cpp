@@ -48,7 +48,7 @@ Scheduler::Scheduler(Window window, std::shared_ptr<const RunLog> run_log, std::
   wake_up_->attach(*this);
 }
 
-void Scheduler::receive(std::shared_ptr<ports::Arrivals> arrivals, std::function<bool()> feed) {
+void Scheduler::receive(std::shared_ptr<ports::Arrivals> arrivals, std::function<void()> feed) {
   idle_workers_.receive(std::move(arrivals), std::move(feed));
 }
 

@@ -56,7 +56,7 @@ class Scheduler {
   /// Ends the workers permanently.
   void stop();
   /// See IdleWorkers. Call it before there are workers.
-  void receive(std::shared_ptr<ports::Arrivals> arrivals, std::function<bool()> feed);
+  void receive(std::shared_ptr<ports::Arrivals> arrivals, std::function<void()> feed);
   /// Why the consumer must stop: a handler has ended the transaction of its batch. Nothing starts any more.
   [[nodiscard]] std::optional<std::string> broken() const;
   // --- workers

@@ -24,10 +24,6 @@ class FakeArrivals final : public ports::Arrivals {
     --(have_come ? arrived_ : wakes_);
     return have_come;
   }
-  bool look() noexcept override {
-    const std::lock_guard lock(mutex_);
-    return arrived_ > 0 && arrived_-- > 0;
-  }
   void listen() noexcept override { ++listens; }
   void wake(std::size_t threads) noexcept override {
     const std::lock_guard lock(mutex_);
@@ -57,7 +53,7 @@ class FakeArrivals final : public ports::Arrivals {
 class IdleWorkersTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    idle_.receive(arrivals_, [this] { return feed_(); });
+    idle_.receive(arrivals_, [this] { feed_(); });
   }
   void TearDown() override {
     {
@@ -86,7 +82,7 @@ class IdleWorkersTest : public ::testing::Test {
   std::mutex mutex_;
   std::shared_ptr<FakeArrivals> arrivals_ = std::make_shared<FakeArrivals>();
   IdleWorkers idle_;
-  std::function<bool()> feed_ = [] { return true; };
+  std::function<void()> feed_ = [] {};
   std::vector<std::thread> workers_;
   int returned_ = 0;
 };
@@ -100,27 +96,12 @@ TEST_F(IdleWorkersTest, the_worker_that_feeds_keeps_the_records_of_the_first_par
       EXPECT_NE(locked([&] { return idle_.changes(); }), changes) << "others must look again";
       woken.push_back(arrivals_->woken());
     }
-    return true;
   };
   let_wait(3);
   arrivals_->come();
   EXPECT_TRUE(eventually([&] { return locked([&] { return returned_ == 3; }); }));
   EXPECT_EQ(woken, (std::vector<std::size_t>{0, 1, 2}));
   EXPECT_EQ(arrivals_->listens, 1) << "the next records wake a worker again";
-}
-
-TEST_F(IdleWorkersTest, a_worker_that_was_told_of_no_record_looks_for_those_that_follow_at_once) {
-  std::atomic<int> fed{0};
-  feed_ = [&] {
-    if (fed++ > 0) return true;
-    arrivals_->come();
-    return false;
-  };
-  let_wait(1);
-  arrivals_->come();
-  ASSERT_TRUE(eventually([&] { return locked([&] { return returned_ == 1; }); }));
-  EXPECT_EQ(fed, 2);
-  EXPECT_EQ(arrivals_->listens, 1);
 }
 
 /// Otherwise the next records, which the polling thread feeds, would wake nobody.

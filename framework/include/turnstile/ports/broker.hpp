@@ -72,10 +72,7 @@ class Arrivals {
   /// return false too early. Records end the wait of one thread, and of no other one until listen() is called. While a
   /// thread waits here, they do not end BrokerConsumer::wait() and poll(), except a call that was made before.
   virtual bool wait(std::chrono::steady_clock::time_point until) = 0;
-  /// For the thread whose wait() returned true: whether a partition may have further records since then, or since the
-  /// last look() that returned true.
-  virtual bool look() noexcept = 0;
-  /// That thread has taken the records: those that come from now on, or are there still, end a wait again.
+  /// The thread whose wait() returned true has taken the records: those that come from now on, or are there still, end a wait again.
   virtual void listen() noexcept = 0;
   /// Ends the waits of so many threads, of those that wait now or will do so later.
   virtual void wake(std::size_t threads) noexcept = 0;
@@ -121,8 +118,9 @@ class BrokerConsumer {
   /// does not tell within `timeout`, as with bounds(). Any thread may call it, but not during or after close().
   virtual std::vector<std::optional<Offset>> ends(std::span<const TopicPartition> of,
                                                   std::chrono::milliseconds timeout) = 0;
-  /// The offset up to which the partition was read when its end was reached. Between the last record taken and this
-  /// offset there is no record and never will be (markers of transactions). Absent while unknown.
+  /// Where reading began, if the group had no offset, or where a gap ends: between the last record taken and this
+  /// offset there is no record and never will be (markers of transactions). Absent if nothing of that is known. A gap
+  /// at a partition's end is found some seconds after the last record.
   virtual std::optional<Offset> read_up_to(const TopicPartition& of) = 0;
   /// Leaves the group, and waits up to some seconds. It calls on_revoked. No other call may follow.
   virtual void close() = 0;

@@ -1,0 +1,192 @@
+// Offsets without records at the end of an idle partition: the group commits them, and never more.
+
+#include <gtest/gtest.h>
+#include <librdkafka/rdkafka.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "gap_reader.hpp"
+#include "tests/support/running.hpp"
+#include "tests/support/world.hpp"
+#include "turnstile/kafka/admin.hpp"
+#include "turnstile/turnstile.hpp"
+
+namespace turnstile::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Writes to partition 0, in transactions.
+class TransactionalProducer {
+ public:
+  explicit TransactionalProducer(std::string topic) : topic_(std::move(topic)) {
+    auto* conf = rd_kafka_conf_new();
+    for (const auto& [key, value] : {std::pair<const char*, std::string>{"bootstrap.servers", kafka_servers()},
+                                     {"transactional.id", topic_ + "-producer"}})
+      rd_kafka_conf_set(conf, key, value.c_str(), nullptr, 0);
+    handle_.reset(rd_kafka_new(RD_KAFKA_PRODUCER, conf, nullptr, 0));
+    expect(rd_kafka_init_transactions(handle_.get(), 30'000));
+  }
+  void begin() { expect(rd_kafka_begin_transaction(handle_.get())); }
+  /// Returns once the broker has them.
+  void send(int n) {
+    for (int i = 0; i < n; ++i)
+      rd_kafka_producev(handle_.get(), RD_KAFKA_V_TOPIC(topic_.c_str()), RD_KAFKA_V_PARTITION(0),
+                        RD_KAFKA_V_VALUE(const_cast<char*>("x"), 1), RD_KAFKA_V_END);
+    EXPECT_EQ(rd_kafka_flush(handle_.get(), 30'000), RD_KAFKA_RESP_ERR_NO_ERROR);
+  }
+  void commit() { expect(rd_kafka_commit_transaction(handle_.get(), 30'000)); }
+  void abort() { expect(rd_kafka_abort_transaction(handle_.get(), 30'000)); }
+
+ private:
+  static void expect(rd_kafka_error_t* error) {
+    EXPECT_EQ(error, nullptr) << rd_kafka_error_string(error);
+    if (error != nullptr) rd_kafka_error_destroy(error);
+  }
+
+  std::string topic_;
+  std::unique_ptr<rd_kafka_t, decltype(&rd_kafka_destroy)> handle_{nullptr, &rd_kafka_destroy};
+};
+
+class IdlePartitions : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    TURNSTILE_NEEDS_SERVERS();
+    world = std::make_unique<World>(1);
+  }
+
+  /// Without the store, the group's offset is all that is known of the partition.
+  std::unique_ptr<Running> consumer(const std::string& reset = "earliest") {
+    Config config = world->config();
+    config.kafka["auto.offset.reset"] = reset;
+    return std::make_unique<Running>(std::move(config), [this](Consumer& app) {
+      app.topic(world->topic(), [this](const Message&, Context&) { ++ran; });
+    });
+  }
+  bool commits(Offset offset) {
+    return eventually([&] { return world->committed(0) == offset; }, 30s);
+  }
+
+  std::unique_ptr<World> world;
+  std::atomic<int> ran{0};
+};
+
+TEST_F(IdlePartitions, are_committed_behind_the_marker_of_a_transaction) {
+  TransactionalProducer producer(world->topic());
+  producer.begin();
+  producer.send(3);
+  producer.commit();
+  const auto app = consumer();
+  EXPECT_TRUE(commits(4)) << world->committed(0) << app->log_text();
+  EXPECT_EQ(ran, 3);
+}
+
+TEST_F(IdlePartitions, are_committed_behind_an_aborted_transaction) {
+  TransactionalProducer producer(world->topic());
+  producer.begin();
+  producer.send(2);
+  producer.abort();
+  const auto app = consumer();
+  EXPECT_TRUE(commits(3)) << world->committed(0) << app->log_text();
+  producer.begin();
+  producer.send(1);
+  producer.commit();
+  EXPECT_TRUE(commits(5)) << world->committed(0) << app->log_text();
+  EXPECT_EQ(ran, 1);
+}
+
+TEST_F(IdlePartitions, are_not_committed_beyond_a_transaction_that_is_open) {
+  TransactionalProducer producer(world->topic());
+  producer.begin();
+  producer.send(1);
+  producer.commit();
+  producer.begin();
+  producer.send(5);
+  {
+    const auto app = consumer();
+    EXPECT_TRUE(commits(2)) << world->committed(0) << app->log_text();
+    EXPECT_EQ(ran, 1);
+  }
+  EXPECT_EQ(world->committed(0), 2);
+  const auto app = consumer();
+  world->publish("behind", "behind");  // it cannot be read before the transaction ends
+  producer.commit();
+  EXPECT_TRUE(commits(9)) << world->committed(0) << app->log_text();
+  EXPECT_EQ(ran, 7);
+}
+
+TEST_F(IdlePartitions, are_committed_behind_a_marker_that_an_earlier_owner_had_not_passed) {
+  TransactionalProducer producer(world->topic());
+  producer.begin();
+  producer.send(3);
+  producer.commit();
+  {
+    Config config = world->config();
+    const auto reader = world->broker().open_consumer();
+    struct Nothing final : ports::AssignmentListener {
+      std::vector<TopicPartitionOffset> on_assigned(std::span<const TopicPartition> of) override {
+        assigned = of.size();
+        return {};
+      }
+      void on_revoked(std::span<const TopicPartition>, bool) override {}
+      std::size_t assigned = 0;
+    } listener;
+    reader->subscribe({world->topic()}, listener);
+    ASSERT_TRUE(eventually([&] {
+      reader->poll(20ms);
+      return listener.assigned == 1;
+    }));
+    reader->commit(std::vector<ports::OffsetCommit>{{{world->topic(), 0}, 3}}, true);
+    reader->close();
+  }
+  ASSERT_EQ(world->committed(0), 3);
+  const auto app = consumer();
+  EXPECT_TRUE(commits(4)) << world->committed(0) << app->log_text();
+  EXPECT_EQ(ran, 0);
+}
+
+TEST_F(IdlePartitions, have_no_gap_where_a_record_follows) {
+  TransactionalProducer producer(world->topic());
+  for (int i = 0; i < 2; ++i) {  // records 0 and 2, markers 1 and 3
+    producer.begin();
+    producer.send(1);
+    producer.commit();
+  }
+  const TopicPartition at{world->topic(), 0};
+  kafka::GapReader reader({{"bootstrap.servers", kafka_servers()}});
+  const auto gaps_from = [&](Offset from) {
+    reader.ask(at, from);
+    EXPECT_EQ(reader.open(), 1U);
+    std::vector<std::pair<Offset, Offset>> gaps;
+    EXPECT_TRUE(eventually([&] {
+      for (const auto& gap : reader.found()) gaps.emplace_back(gap.from, gap.to);
+      return reader.open() == 0;
+    }));
+    return gaps;
+  };
+  using Gaps = std::vector<std::pair<Offset, Offset>>;
+  EXPECT_EQ(gaps_from(1), Gaps{}) << "record 2 follows";
+  EXPECT_EQ(gaps_from(3), (Gaps{{3, 4}}));
+  EXPECT_EQ(gaps_from(4), Gaps{}) << "the end";
+  EXPECT_EQ(gaps_from(9), Gaps{}) << "behind the end";
+  EXPECT_EQ(gaps_from(1), Gaps{}) << "a second time";
+}
+
+/// A consumer that starts again would otherwise begin at the end again, and skip what came meanwhile.
+TEST_F(IdlePartitions, without_an_offset_of_the_group_are_committed_where_reading_begins) {
+  world->publish(5);
+  {
+    const auto app = consumer("latest");
+    const auto records = world->broker().open_consumer()->ends({{{world->topic(), 0}}}, 10s).front();
+    ASSERT_TRUE(records && *records > 0);
+    EXPECT_TRUE(commits(*records)) << world->committed(0) << app->log_text();
+  }
+  world->publish("later", "later");
+  const auto app = consumer("latest");
+  EXPECT_TRUE(eventually([&] { return ran == 1; })) << app->log_text();
+}
+
+}  // namespace
+}  // namespace turnstile::test
