@@ -55,6 +55,18 @@ void Processes::start(int number, const std::vector<std::string>& arguments) {
   running_[number] = pid;
 }
 
+bool Processes::suspend_if(int number, const std::function<bool()>& condition) {
+  const pid_t pid = running_.at(number);
+  int status = 0;
+  if (::kill(pid, SIGSTOP) != 0 || ::waitpid(pid, &status, WUNTRACED) != pid || !WIFSTOPPED(status)) {
+    running_.erase(number);
+    throw std::runtime_error(fmt::format("{} {} {} before it could be killed", name_, number, how_it_ended(status)));
+  }
+  if (condition()) return true;
+  ::kill(pid, SIGCONT);
+  return false;
+}
+
 void Processes::kill(int number) {
   check();
   const pid_t pid = running_.at(number);

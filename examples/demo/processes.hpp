@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -19,6 +20,8 @@ class Processes {
 
   /// Starts this program again with these arguments, as consumer `number`. Throws std::system_error.
   void start(int number, const std::vector<std::string>& arguments);
+  /// Stops the process (SIGSTOP) if the condition holds once it stands still.
+  bool suspend_if(int number, const std::function<bool()>& condition);
   /// Sends kill -9, and waits until the process has ended. Throws std::runtime_error if it had already ended by itself.
   void kill(int number);
   /// Kills all running processes without messages.

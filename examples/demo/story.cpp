@@ -335,7 +335,8 @@ void Story::publish_first() {
       fmt::format("consumer {} to be in the middle of its work", kVictim),
       [&] {
         const Slot& slot = board_.slot(kVictim);
-        return slot.stops.load() >= enough && slot.running() > 1;
+        const auto is_at_work = [&] { return slot.stops.load() >= enough && slot.running() > 1; };
+        return is_at_work() && processes_.suspend_if(kVictim, is_at_work);
       },
       Needs::work);
 }

@@ -106,7 +106,8 @@ TEST_F(PostgresRetries, the_pages_that_are_read_do_not_depend_on_statistics) {
   const auto arrays = [&](const std::string& columns) { return "(" + sql().one("SELECT " + columns + last) + ")"; };
   const auto expect_few = [&](const std::string& call) {
     sql().exec("BEGIN");
-    EXPECT_LE(pages_of("SELECT * FROM " + call), 2'000) << call;
+    // 2,045 were seen with catalogs that no session had read. To read the table for each row would take over 20,000.
+    EXPECT_LE(pages_of("SELECT * FROM " + call), 4'000) << call;
     sql().exec("ROLLBACK");
   };
   call_all_on_none();
