@@ -33,7 +33,7 @@ constexpr std::size_t kShown = 200;
 /// As in Linux.
 constexpr int kMostLinks = 40;
 
-struct Options {
+struct AuditOptions {
   audit::RecordAuditOptions records{};
   std::optional<std::string> from{}, to{};
   std::optional<std::string> handler{}, message_id{};
@@ -52,7 +52,7 @@ std::optional<Timestamp> time_of(const std::optional<std::string>& text, const c
 
 /// What a program sets in code is not in the configuration: the options stand for it. A topic whose mode is not
 /// configured is taken as transactional, which has the same rows as leased.
-Config completed(Config config, const Options& options) {
+Config completed(Config config, const AuditOptions& options) {
   TopicSettings& topic = config.topics[options.records.topic];
   if (!topic.mode) topic.mode = Mode::transactional;
   if (options.handler) topic.handler = options.handler;
@@ -60,7 +60,7 @@ Config completed(Config config, const Options& options) {
   return config;
 }
 
-audit::LimitAudit look_at_limits(const Config& config, const Options& options) {
+audit::LimitAudit look_at_limits(const Config& config, const AuditOptions& options) {
   audit::LimitAudit limits;
   if (options.no_limits) {
     limits.why_not = "--no-limits";
@@ -147,7 +147,7 @@ class MetricsFile {
   bool replaces_ = true;
 };
 
-Exit run(const Global& global, Options options) {
+Exit run(const Global& global, AuditOptions options) {
   options.records.from = time_of(options.from, "--from");
   options.records.to = time_of(options.to, "--to");
   if (options.records.from && options.records.to && *options.records.from >= *options.records.to)
@@ -181,7 +181,7 @@ Exit run(const Global& global, Options options) {
 }  // namespace
 
 void add_audit(Verb app, Command& command) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<AuditOptions>();
   const auto verb =
       app.add_verb("audit", "whether each record had one fate, each effect has a record, and no limit was exceeded");
   verb.add_option("--topic", options->records.topic, "the topic").type("TOPIC").required();

@@ -23,7 +23,7 @@ namespace turnstile::cli {
 
 namespace {
 
-struct Options {
+struct DashboardOptions {
   DomainOptions domain;
   std::vector<std::string> topics;
   std::string listen = "127.0.0.1:8080";
@@ -69,7 +69,7 @@ void warn_open(const std::string& host, bool allow_changes) {
                    is_terminal ? "\x1b[0m" : ""));
 }
 
-Exit dashboard_verb(const Global& global, const Options& options) {
+Exit dashboard_verb(const Global& global, const DashboardOptions& options) {
   const auto at = AdminSettings{.listen = options.listen}.address();
   if (!at) {
     throw UsageError(
@@ -108,7 +108,7 @@ Exit dashboard_verb(const Global& global, const Options& options) {
 }  // namespace
 
 void add_dashboard(Verb app, Command& command) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<DashboardOptions>();
   const auto verb =
       app.add_verb("dashboard", "a page for the browser: permits over time, topics, dead letters, messages and limits");
   verb.add_option("TOPIC", options->topics, "these topics only (default: as turnstile top)");

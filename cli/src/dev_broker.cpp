@@ -18,7 +18,7 @@ namespace turnstile::cli {
 
 namespace {
 
-struct Options {
+struct DevBrokerOptions {
   std::vector<std::string> topics;
 };
 
@@ -45,7 +45,7 @@ std::string settings_as_toml(const kafka::Settings& settings) {
   return toml;
 }
 
-Exit dev_broker(const Options& options) {
+Exit dev_broker(const DevBrokerOptions& options) {
   std::vector<std::pair<std::string, std::int32_t>> topics;
   for (const auto& text : options.topics) topics.push_back(parse_topic(text));
   // Blocked before librdkafka starts its threads, which inherit the mask: then only sigwait() receives the signals.
@@ -71,7 +71,7 @@ Exit dev_broker(const Options& options) {
 }  // namespace
 
 void add_dev_broker(Verb app, Command& command) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<DevBrokerOptions>();
   const auto verb = app.add_verb("dev-broker", "a Kafka broker in memory, for development; prints its address");
   verb.add_option("--topic", options->topics, "create it; may be repeated").type("NAME[:PARTITIONS]").one_value_each();
   verb.runs(command, [options](const Global&) { return dev_broker(*options); });

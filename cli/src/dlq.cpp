@@ -14,7 +14,7 @@ namespace turnstile::cli {
 
 namespace {
 
-struct Options {
+struct DlqOptions {
   DeadOptions which;
   std::optional<std::string> after;
   std::int64_t number = 0;
@@ -43,7 +43,7 @@ void print_list(const std::vector<postgres::DeadSummary>& dead) {
   fmt::print("{}", table(rows));
 }
 
-Exit list(const Global& global, const Options& options) {
+Exit list(const Global& global, const DlqOptions& options) {
   auto admin = open_admin(load_settings(global));
   auto filter = dead_filter(admin, options.which);
   filter.with_replayed = options.all;
@@ -131,7 +131,7 @@ void print_record(const postgres::DeadRecord& dead, bool full, bool original) {
   fmt::print("{}\n{}\n", table(rows), shown(dead.record.payload, most));
 }
 
-Exit show(const Global& global, const Options& options) {
+Exit show(const Global& global, const DlqOptions& options) {
   auto admin = open_admin(load_settings(global));
   const auto dead = options.original ? admin.load_dead_as_died(options.number) : admin.load_dead(options.number);
   if (!dead) {
@@ -150,7 +150,7 @@ void add_dlq(Verb app, Command& command) {
   dlq.needs_verb();
   dlq.footer(
       "Stored in PostgreSQL for topics in any mode but at_least_once; in that mode only the dead letter topic has them.");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<DlqOptions>();
 
   const auto list_verb = dlq.add_verb("list", "the dead letters that wait, oldest first");
   add_dead_options(list_verb, options->which);

@@ -18,7 +18,7 @@ namespace turnstile::cli {
 
 namespace {
 
-struct Options {
+struct DlqEditOptions {
   std::int64_t number = 0;
   std::optional<std::string> value;
   std::optional<std::string> file;
@@ -36,14 +36,14 @@ std::string contents(const std::string& name) {
   return text.str();
 }
 
-DeadChanges changes_of(const Options& options) {
+DeadChanges changes_of(const DlqEditOptions& options) {
   DeadChanges changes{.payload = options.value, .removed = options.removed};
   if (options.file) changes.payload = contents(*options.file);
   for (const auto& header : options.headers) changes.headers.push_back(parse_header(header));
   return changes;
 }
 
-Exit edit(const Global& global, const Options& options) {
+Exit edit(const Global& global, const DlqEditOptions& options) {
   if (!options.value && !options.file && options.headers.empty() && options.removed.empty())
     throw UsageError("dlq edit: give what to change: --value, --file, --header or --remove-header");
   auto admin = open_admin(load_settings(global));
@@ -62,7 +62,7 @@ Exit edit(const Global& global, const Options& options) {
 }  // namespace
 
 void add_dlq_edit(Verb dlq, Command& command) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<DlqEditOptions>();
   const auto verb = dlq.add_verb("edit", "change the record of a dead letter before its replay; its id stays");
   verb.add_option("NUMBER", options->number, "as dlq list has it").required().whole_number(1);
   const auto value = verb.add_option("--value", options->value, "the new payload").type("TEXT");

@@ -11,13 +11,13 @@ namespace turnstile::cli {
 
 namespace {
 
-struct Options {
+struct DlqGroupsOptions {
   DeadOptions which;
   std::int64_t most = 50;
   bool all = false;
 };
 
-Exit groups(const Global& global, const Options& options) {
+Exit groups(const Global& global, const DlqGroupsOptions& options) {
   auto admin = open_admin(load_settings(global));
   auto filter = dead_filter(admin, options.which);
   filter.with_replayed = options.all;
@@ -40,7 +40,7 @@ Exit groups(const Global& global, const Options& options) {
 }  // namespace
 
 void add_dlq_groups(Verb dlq, Command& command) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<DlqGroupsOptions>();
   const auto verb = dlq.add_verb("groups", "count the dead letters that wait by topic, handler, reason and error");
   add_dead_options(verb, options->which);
   verb.add_option("--limit", options->most, "how many groups, the largest first")

@@ -12,7 +12,7 @@ namespace turnstile::cli {
 
 namespace {
 
-struct Options {
+struct DlqPurgeOptions {
   DeadOptions which;
   std::string older_than;
   bool replayed = false;
@@ -49,7 +49,7 @@ Exit preview(const Global& global, postgres::Admin& admin, const postgres::DeadP
   throw UsageError("dlq purge: nothing was deleted; to delete them, run it again with --yes");
 }
 
-Exit purge(const Global& global, const Options& options) {
+Exit purge(const Global& global, const DlqPurgeOptions& options) {
   const auto age = parse_duration(options.older_than);
   if (!age) {
     throw UsageError(fmt::format("--older-than {}: not a time; write a number and a unit, as in 30d, 36h, 90m or 2w",
@@ -79,7 +79,7 @@ Exit purge(const Global& global, const Options& options) {
 }  // namespace
 
 void add_dlq_purge(Verb dlq, Command& command) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<DlqPurgeOptions>();
   const auto verb = dlq.add_verb("purge", "delete old dead letters; without --yes it only shows which");
   verb.add_option("--older-than", options->older_than, "that died longer ago than this: 30d, 36h, 2w")
       .type("AGE")

@@ -14,7 +14,7 @@ namespace turnstile::cli {
 
 namespace {
 
-struct Options {
+struct InboxOptions {
   std::string id;
   std::optional<std::string> handler;
   bool yes = false;
@@ -73,7 +73,7 @@ void print_dead(const std::vector<postgres::DeadSummary>& dead) {
   }
 }
 
-Exit inspect_id(const Global& global, const Options& options) {
+Exit inspect_id(const Global& global, const InboxOptions& options) {
   auto admin = open_admin(load_settings(global));
   if (options.handler) require_handler(admin, *options.handler);
   const MessageId id = MessageId::from(options.id);
@@ -161,7 +161,7 @@ Exit stats(const Global& global) {
 
 // --- forget ---
 
-Exit forget(const Global& global, const Options& options) {
+Exit forget(const Global& global, const InboxOptions& options) {
   if (!options.yes) {
     throw UsageError(
         "after its id is forgotten, the message takes effect a second time if it is delivered again; add --yes if you accept "
@@ -182,7 +182,7 @@ Exit forget(const Global& global, const Options& options) {
 
 // --- unpark ---
 
-Exit unpark(const Global& global, const Options& options) {
+Exit unpark(const Global& global, const InboxOptions& options) {
   if (options.done == options.rerun) {
     throw UsageError(
         "choose one: --done (the effect happened; further copies are duplicates) or --rerun (it did not happen, or repeating it "
@@ -205,7 +205,7 @@ Exit unpark(const Global& global, const Options& options) {
   return dead ? Exit::ok : Exit::problems;
 }
 
-Argument add_id(Verb verb, Options& options) {
+Argument add_id(Verb verb, InboxOptions& options) {
   return verb.add_option("ID", options.id, "the id in the message: a UUID, or any other text").required();
 }
 
@@ -214,7 +214,7 @@ Argument add_id(Verb verb, Options& options) {
 void add_inbox(Verb app, Command& command) {
   const auto inbox = app.add_verb("inbox", "the ids of the messages that took effect");
   inbox.needs_verb();
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<InboxOptions>();
 
   const auto inspect_verb = inbox.add_verb("inspect", "whether this message took effect, when, and from where");
   add_id(inspect_verb, *options);

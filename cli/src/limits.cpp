@@ -18,12 +18,12 @@ namespace turnstile::cli {
 namespace {
 
 constexpr std::int64_t kMost = 1'000'000'000;
-constexpr std::size_t kShown = 60;
+constexpr std::size_t kLimitsShown = 60;
 constexpr const char* kRule =
     "The effective limit is the one that an operator set (turnstile limits set), until it is unset; otherwise the lowest\n"
     "value configured by any running member.";
 
-struct Options {
+struct LimitsOptions {
   DomainOptions domain;
   std::string name;
   std::string number;
@@ -74,7 +74,7 @@ void print_list(const TokenReader& reader, const PermitsView& view) {
     std::vector<std::vector<std::string>> rows{
         {"LIMITER", "LIMIT", "DECIDED BY", "HELD", "FREE", "BUSY", "WAITING", "CONFIGURED"}};
     for (const auto& entry : view.limiters) {
-      rows.push_back({one_line(entry.limiter, kShown), number(entry.limit) + (entry.set == 0 ? " (paused)" : ""),
+      rows.push_back({one_line(entry.limiter, kLimitsShown), number(entry.limit) + (entry.set == 0 ? " (paused)" : ""),
                       decided_by(entry), number(entry.held()) + (is_over(entry) ? " (over)" : ""), number(free(entry)),
                       number(entry.busy()), number(entry.waiting()), configured(entry)});
     }
@@ -83,11 +83,11 @@ void print_list(const TokenReader& reader, const PermitsView& view) {
       if (entry.set_aside > 0) {
         fmt::print(
             "{}: of its limit, {} are reserved for members that cannot reach the log ([limits] reserve), {} are shared\n",
-            one_line(entry.limiter, kShown), number(entry.set_aside), number(entry.limit - entry.set_aside));
+            one_line(entry.limiter, kLimitsShown), number(entry.set_aside), number(entry.limit - entry.set_aside));
       }
       if (entry.limit > 0 && is_over(entry)) {
         fmt::print("{}: {} are held, more than its limit: no handler starts until it fits\n",
-                   one_line(entry.limiter, kShown), number(entry.held()));
+                   one_line(entry.limiter, kLimitsShown), number(entry.held()));
       }
     }
   }
@@ -95,12 +95,12 @@ void print_list(const TokenReader& reader, const PermitsView& view) {
   fmt::print("\n{}\n{}\n", where_read(reader, view), kRule);
 }
 
-Exit list(const Global& global, const Options& options) {
+Exit list(const Global& global, const LimitsOptions& options) {
   return look_at_domain(global, options.domain, [&](TokenReader& reader) {
     const PermitsView view = read_all(reader);
     if (global.json) {
       Json json{{"log", reader.name()}, {"position", view.position}, {"limiters", Json::array()}};
-      for (const auto& entry : view.limiters) json["limiters"].push_back(to_json(entry));
+      for (const auto& entry : view.limiters) json["limiters"].push_back(cli::to_json(entry));
       print(json);
     } else {
       print_list(reader, view);
@@ -111,7 +111,7 @@ Exit list(const Global& global, const Options& options) {
 
 // --- history ---
 
-Exit history(const Global& global, const Options& options) {
+Exit history(const Global& global, const LimitsOptions& options) {
   return look_at_domain(global, options.domain, [&](TokenReader& reader) {
     const PermitsView view = read_all(reader);
     if (global.json) {
@@ -123,11 +123,12 @@ Exit history(const Global& global, const Options& options) {
     if (view.limit_changes.empty()) fmt::print("no change of a limit is recorded\n");
     std::vector<std::vector<std::string>> rows{{"POSITION", "TIME", "LIMITER", "LIMIT", "BY"}};
     for (const auto& change : view.limit_changes) {
-      rows.push_back({std::to_string(change.position), when_or_unknown(change.at_ms), one_line(change.limiter, kShown),
+      rows.push_back({std::to_string(change.position), when_or_unknown(change.at_ms),
+                      one_line(change.limiter, kLimitsShown),
                       !change.limit        ? "unset"
                       : *change.limit == 0 ? "0 (paused)"
                                            : number(*change.limit),
-                      change.by.empty() ? "unknown" : one_line(change.by, kShown)});
+                      change.by.empty() ? "unknown" : one_line(change.by, kLimitsShown)});
     }
     if (reader.parts() > 1) {  // each part counts its own positions
       rows.front().insert(rows.front().begin(), "PART");
@@ -148,28 +149,28 @@ std::int64_t parse_limit(const std::string& text) {
   if (whole && error == std::errc::result_out_of_range) limit = text.starts_with('-') ? -1 : kMost + 1;
   else if (!whole || error != std::errc{})
     throw UsageError(fmt::format("limits set: \"{}\" is not a whole number; write: turnstile limits set NAME N",
-                                 one_line(text, kShown)));
+                                 one_line(text, kLimitsShown)));
   if (limit < 0 || limit > kMost) {
     throw UsageError(fmt::format("limits set: a limit is 0 (pauses the limiter) to {}, not {}", number(kMost),
-                                 one_line(text, kShown)));
+                                 one_line(text, kLimitsShown)));
   }
   return limit;
 }
 
 std::chrono::milliseconds parse_timeout(const std::string& text) {
   const auto timeout = parse_duration(text);
-  if (!timeout) throw UsageError(fmt::format("--timeout {}: write 500ms, 30s or 2m", one_line(text, kShown)));
+  if (!timeout) throw UsageError(fmt::format("--timeout {}: write 500ms, 30s or 2m", one_line(text, kLimitsShown)));
   return *timeout;
 }
 
-[[noreturn]] void fail_unknown(const TokenReader& reader, const Options& options, const std::string& remedy) {
+[[noreturn]] void fail_unknown(const TokenReader& reader, const LimitsOptions& options, const std::string& remedy) {
   const PermitsView view = reader.permits();
   const auto nearest = nearest_limiter(view, options.name);
   std::string known;
-  for (const auto& entry : view.limiters) known += (known.empty() ? "" : ", ") + one_line(entry.limiter, kShown);
+  for (const auto& entry : view.limiters) known += (known.empty() ? "" : ", ") + one_line(entry.limiter, kLimitsShown);
   throw Error(Code::limiter_unknown,
-              fmt::format("no limiter \"{}\" in {}{}; {}{}", one_line(options.name, kShown), reader.name(),
-                          nearest ? fmt::format(" (did you mean \"{}\"?)", one_line(*nearest, kShown)) : "",
+              fmt::format("no limiter \"{}\" in {}{}; {}{}", one_line(options.name, kLimitsShown), reader.name(),
+                          nearest ? fmt::format(" (did you mean \"{}\"?)", one_line(*nearest, kLimitsShown)) : "",
                           known.empty() ? "there is none: no running member has a limit, and none is set"
                                         : "there are: " + known,
                           remedy));
@@ -185,7 +186,7 @@ std::string said(const PermitsView::Entry* entry) {
 }
 
 void print_change(const std::string& name, const PermitsView::Entry* before, const PermitsView::Entry* after) {
-  const std::string shown = one_line(name, kShown);
+  const std::string shown = one_line(name, kLimitsShown);
   if (after == nullptr) {
     fmt::print(
         "{}: no longer set (before: {}). No running member has it: the next member's configuration will be in effect\n",
@@ -209,7 +210,7 @@ void print_change(const std::string& name, const PermitsView::Entry* before, con
 }
 
 /// Waits until it is in effect, and prints the effective limit.
-Exit change(const Global& global, const Options& options, std::optional<std::int64_t> limit) {
+Exit change(const Global& global, const LimitsOptions& options, std::optional<std::int64_t> limit) {
   const auto timeout = parse_timeout(options.timeout);
   const auto reader = open_domain(global, options.domain);
   reader->start(reader->end());
@@ -226,7 +227,7 @@ Exit change(const Global& global, const Options& options, std::optional<std::int
         Code::token_log_silent,
         fmt::format(
             "limiter \"{}\": the change was not read back from {} within {}{}. It may still take effect; check with: turnstile limits list",
-            one_line(options.name, kShown), reader->name(), duration(timeout),
+            one_line(options.name, kLimitsShown), reader->name(), duration(timeout),
             why.empty() ? "" : " (writing failed: " + why + ")"));
   }
   const PermitsView now = reader->permits_at_home_of(options.name);
@@ -234,10 +235,10 @@ Exit change(const Global& global, const Options& options, std::optional<std::int
   if (global.json) {
     print(Json{{"log", reader->name()},
                {"position", now.position},
-               {"before", before == nullptr ? Json(nullptr) : to_json(*before)},
-               {"now", after == nullptr ? Json(nullptr) : to_json(*after)}});
+               {"before", before == nullptr ? Json(nullptr) : cli::to_json(*before)},
+               {"now", after == nullptr ? Json(nullptr) : cli::to_json(*after)}});
   } else if (nothing_to_do) {
-    fmt::print("{}: no operator has set it; in effect: {}\n", one_line(options.name, kShown), said(before));
+    fmt::print("{}: no operator has set it; in effect: {}\n", one_line(options.name, kLimitsShown), said(before));
   } else {
     print_change(options.name, before, after);
   }
@@ -245,7 +246,7 @@ Exit change(const Global& global, const Options& options, std::optional<std::int
 }
 
 /// "-1" looks like an option, so it is in the rest.
-std::string number_of(const Options& options, const std::vector<std::string>& rest) {
+std::string number_of(const LimitsOptions& options, const std::vector<std::string>& rest) {
   constexpr const char* kHelp = "turnstile limits set --help";
   const bool is_in_rest = options.number.empty() && rest.size() == 1;
   if (!rest.empty() && !is_in_rest)
@@ -254,7 +255,7 @@ std::string number_of(const Options& options, const std::vector<std::string>& re
   return is_in_rest ? rest.front() : options.number;
 }
 
-void add_change_options(Verb verb, Options& options) {
+void add_change_options(Verb verb, LimitsOptions& options) {
   add_domain_options(verb, options.domain);
   verb.add_option("--timeout", options.timeout, "how long to wait until the limit is in effect")
       .type("TIME")
@@ -267,7 +268,7 @@ void add_limits(Verb app, Command& command) {
   const auto limits = app.add_verb("limits", "how many handlers may run at once in all processes together");
   limits.needs_verb();
   limits.footer(kRule);
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<LimitsOptions>();
   add_domain_options(limits, options->domain);
 
   const auto list_verb =

@@ -21,10 +21,10 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr std::uint32_t kMostParts = 64;
-constexpr milliseconds kLook{200};
-constexpr std::size_t kShown = 60;
+constexpr milliseconds kDivideLook{200};
+constexpr std::size_t kDivideShown = 60;
 
-struct Options {
+struct LimitsDivideOptions {
   DomainOptions domain;
   std::string parts;
   std::string timeout = "60s";
@@ -35,7 +35,7 @@ std::uint32_t parse_parts(const std::string& text) {
   const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), parts);
   if (error != std::errc{} || rest != text.data() + text.size() || parts < 2 || parts > kMostParts)
     throw UsageError(fmt::format("limits divide: a token log can have 2 to {} parts, not {}", number(kMostParts),
-                                 one_line(text, kShown)));
+                                 one_line(text, kDivideShown)));
   return parts;
 }
 
@@ -45,15 +45,15 @@ std::vector<std::string> wait_until_moved(TokenReader& reader, steady_clock::tim
     while (const auto next = reader.peek(milliseconds{0})) reader.read_to(next->position);
     auto moving = reader.still_moving();
     if (moving.empty() || steady_clock::now() >= late) return moving;
-    std::this_thread::sleep_for(kLook);
+    std::this_thread::sleep_for(kDivideLook);
   }
 }
 
-Exit divide(const Global& global, const Options& options) {
+Exit divide(const Global& global, const LimitsDivideOptions& options) {
   const std::uint32_t parts = parse_parts(options.parts);
   const auto timeout = parse_duration(options.timeout);
   if (!timeout)
-    throw UsageError(fmt::format("--timeout {}: write 500ms, 30s or 2m", one_line(options.timeout, kShown)));
+    throw UsageError(fmt::format("--timeout {}: write 500ms, 30s or 2m", one_line(options.timeout, kDivideShown)));
   const auto late = steady_clock::now() + *timeout;
   auto reader = open_domain(global, options.domain);
   reader->start(reader->begin());
@@ -94,7 +94,7 @@ Exit divide(const Global& global, const Options& options) {
 }  // namespace
 
 void add_limits_divide(Verb limits, Command& command) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<LimitsDivideOptions>();
   const auto verb = limits.add_verb("divide", "spreads the token log over several partitions, for large clusters");
   verb.add_option("PARTS", options->parts, "2 to 64; part 0 only tells how many there are").required();
   add_domain_options(verb, options->domain);

@@ -15,10 +15,10 @@ namespace turnstile::cli {
 
 namespace {
 
-constexpr std::chrono::milliseconds kLook{500};
-constexpr std::size_t kShown = 60, kShownDetails = 400;
+constexpr std::chrono::milliseconds kLogLook{500};
+constexpr std::size_t kLogShown = 60, kShownDetails = 400;
 
-struct Options {
+struct LogOptions {
   DomainOptions domain;
   std::int64_t lines = 20;
   bool follow = false;
@@ -39,7 +39,7 @@ std::string consequences(const TokenRecord& record) {
   std::string text;
   for (const auto& change : record.changes) {
     const bool own = record.written_by && record.written_by->id == change.member.id;
-    text += fmt::format(" | {} {} -> {}{}", one_line(change.limiter, kShown), change.before, change.after,
+    text += fmt::format(" | {} {} -> {}{}", one_line(change.limiter, kLogShown), change.before, change.after,
                         own ? "" : " for " + holder(change.member));
   }
   for (const auto& member : record.drained) text += " | drains: " + holder(member);
@@ -58,31 +58,31 @@ void print_line(const TokenRecord& record) {
 
 Json members_as_json(const std::vector<TokenMember>& members) {
   Json json = Json::array();
-  for (const auto& member : members) json.push_back(to_json(member));
+  for (const auto& member : members) json.push_back(cli::to_json(member));
   return json;
 }
 
 void print_json_line(const TokenRecord& record) {
   Json json{{"position", record.position},
             {"time", iso_or_null(moment(record.time_ms))},
-            {"written_by", record.written_by ? to_json(*record.written_by) : Json(nullptr)},
+            {"written_by", record.written_by ? cli::to_json(*record.written_by) : Json(nullptr)},
             {"kind", record.kind},
             {"details", record.details},
             {"outcome", record.outcome.empty() ? Json(nullptr) : Json(record.outcome)},
             {"changes", Json::array()},
             {"drained", members_as_json(record.drained)},
             {"reclaimed", members_as_json(record.reclaimed)},
-            {"ended", record.ended ? to_json(*record.ended) : Json(nullptr)}};
+            {"ended", record.ended ? cli::to_json(*record.ended) : Json(nullptr)}};
   for (const auto& change : record.changes) {
     json["changes"].push_back({{"limiter", change.limiter},
-                               {"member", to_json(change.member)},
+                               {"member", cli::to_json(change.member)},
                                {"before", change.before},
                                {"after", change.after}});
   }
   fmt::print("{}\n", json.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
-Exit tail(const Global& global, const Options& options) {
+Exit tail(const Global& global, const LogOptions& options) {
   const auto show = global.json ? print_json_line : print_line;
   const auto reader = open_domain(global, options.domain);
   const std::int64_t first = reader->end() - std::min(options.lines, reader->end());
@@ -99,7 +99,7 @@ Exit tail(const Global& global, const Options& options) {
   std::fflush(stdout);
   warn_of_directory(*reader, options.domain);
   while (options.follow) {
-    while (reader->peek(kLook)) show(reader->next());
+    while (reader->peek(kLogLook)) show(reader->next());
     std::fflush(stdout);
   }
   return Exit::ok;
@@ -107,7 +107,7 @@ Exit tail(const Global& global, const Options& options) {
 
 // --- replay ---
 
-Exit print_replay(const Global& global, const Options& options, const TokenReader& reader) {
+Exit print_replay(const Global& global, const LogOptions& options, const TokenReader& reader) {
   const PermitsView view = reader.permits_of_part();
   const std::int64_t at_ms = reader.time_of(view.position);
   warn_of_directory(reader, options.domain);
@@ -124,7 +124,7 @@ Exit print_replay(const Global& global, const Options& options, const TokenReade
   return Exit::ok;
 }
 
-Exit replay(const Global& global, const Options& options) {
+Exit replay(const Global& global, const LogOptions& options) {
   const auto now = std::chrono::floor<std::chrono::microseconds>(std::chrono::system_clock::now());
   const auto point = parse_point(options.at, now);
   return look_at_domain(global, options.domain, [&](TokenReader& reader) {
@@ -138,7 +138,7 @@ Exit replay(const Global& global, const Options& options) {
 void add_log(Verb app, Command& command) {
   const auto log = app.add_verb("log", "the token log: what members wrote, and which process held what at any time");
   log.needs_verb();
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<LogOptions>();
   add_domain_options(log, options->domain);
 
   const auto tail_verb = log.add_verb("tail", "its last records, one line each, with their meaning");

@@ -22,14 +22,14 @@ using postgres::Migration;
 using postgres::MigrationState;
 using Kind = MigrationState::Kind;
 
-struct Options {
+struct MigrateOptions {
   std::optional<std::string> folder;
   std::optional<int> to;
   std::optional<int> partitions;
   bool yes = false;
 };
 
-std::vector<Migration> known_migrations(const Options& options) {
+std::vector<Migration> known_migrations(const MigrateOptions& options) {
   return options.folder ? postgres::read_migrations(*options.folder) : postgres::embedded_migration_list();
 }
 
@@ -73,7 +73,7 @@ void require_partitioner(const std::vector<Migration>& known) {
   throw UsageError("--partitions needs migration 0004 retention, which --to or --dir leaves out");
 }
 
-Exit up(const Global& global, const Options& options) {
+Exit up(const Global& global, const MigrateOptions& options) {
   const PostgresSettings settings = require_postgres(load_settings(global));
   auto known = known_migrations(options);
   std::size_t left_out = 0;
@@ -132,7 +132,7 @@ void print_states(const std::vector<MigrationState>& states) {
   if (any(states, Kind::pending)) fmt::print("pending: run turnstile migrate up\n");
 }
 
-Exit status(const Global& global, const Options& options) {
+Exit status(const Global& global, const MigrateOptions& options) {
   const PostgresSettings settings = require_postgres(load_settings(global));
   const auto states = postgres::migrate_status(settings, known_migrations(options));
   const int partitions = postgres::inbox_partitions(settings);
@@ -172,7 +172,7 @@ std::string titles(const std::vector<MigrationState>& states) {
   return all;
 }
 
-Exit down(const Global& global, const Options& options) {
+Exit down(const Global& global, const MigrateOptions& options) {
   const PostgresSettings settings = require_postgres(load_settings(global));
   const auto known = known_migrations(options);
   if (options.to) require_known(known, *options.to);
@@ -194,7 +194,7 @@ Exit down(const Global& global, const Options& options) {
 void add_migrate(Verb app, Command& command) {
   const auto migrate = app.add_verb("migrate", "the tables in PostgreSQL");
   migrate.needs_verb();
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<MigrateOptions>();
   const auto add_folder = [&](Verb verb) {
     verb.add_option("--dir", options->folder, "the SQL files of this folder (default: those that were built in)")
         .type("FOLDER");

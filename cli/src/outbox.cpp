@@ -14,7 +14,7 @@ namespace turnstile::cli {
 
 namespace {
 
-struct Options {
+struct OutboxOptions {
   std::optional<std::int64_t> number;
   std::int64_t most = 50;
   bool all = false;
@@ -45,7 +45,7 @@ Exit stats(const Global& global) {
   return Exit::ok;
 }
 
-Exit list(const Global& global, const Options& options) {
+Exit list(const Global& global, const OutboxOptions& options) {
   const auto refused = open_admin(load_settings(global)).refused(options.most);
   if (global.json) {
     Json json{{"refused", Json::array()}};
@@ -73,7 +73,7 @@ Exit list(const Global& global, const Options& options) {
   return Exit::ok;
 }
 
-Exit scheduled(const Global& global, const Options& options) {
+Exit scheduled(const Global& global, const OutboxOptions& options) {
   const auto found = open_admin(load_settings(global)).scheduled(options.topic, options.most);
   if (global.json) {
     Json json{{"scheduled", Json::array()}};
@@ -101,7 +101,7 @@ Exit scheduled(const Global& global, const Options& options) {
   return Exit::ok;
 }
 
-Exit cancel(const Global& global, const Options& options) {
+Exit cancel(const Global& global, const OutboxOptions& options) {
   const MessageId id = MessageId::from(options.id);
   const auto gone = open_admin(load_settings(global)).cancel_scheduled(id);
   if (gone == 0) {
@@ -120,7 +120,7 @@ Exit cancel(const Global& global, const Options& options) {
   throw Error(Code::not_found, fmt::format("no refused message has the number {}; see: turnstile outbox list", number));
 }
 
-Exit retry(const Global& global, const Options& options) {
+Exit retry(const Global& global, const OutboxOptions& options) {
   if (options.all == options.number.has_value()) throw UsageError("give the number of one message, or --all");
   const auto again = open_admin(load_settings(global)).retry_refused(options.number);
   if (options.number && again == 0) fail_unknown(*options.number);
@@ -129,7 +129,7 @@ Exit retry(const Global& global, const Options& options) {
   return Exit::ok;
 }
 
-Exit drop(const Global& global, const Options& options) {
+Exit drop(const Global& global, const OutboxOptions& options) {
   if (!open_admin(load_settings(global)).drop_refused(*options.number)) fail_unknown(*options.number);
   if (global.json) print(Json{{"dropped", *options.number}});
   else fmt::print("dropped: message {} will never be sent\n", *options.number);
@@ -141,7 +141,7 @@ Exit drop(const Global& global, const Options& options) {
 void add_outbox(Verb app, Command& command) {
   const auto outbox = app.add_verb("outbox", "messages that handlers have published");
   outbox.needs_verb();
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<OutboxOptions>();
   const auto stats_verb = outbox.add_verb("stats", "how many messages wait, since when, and which process sends them");
   stats_verb.runs(command, [](const Global& global) { return stats(global); });
 

@@ -12,7 +12,7 @@ namespace turnstile::cli {
 
 namespace {
 
-struct Options {
+struct PermitsOptions {
   DomainOptions domain;
   bool all = false;
 };
@@ -22,7 +22,7 @@ std::int64_t now_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
 }
 
-Exit permits(const Global& global, const Options& options) {
+Exit permits(const Global& global, const PermitsOptions& options) {
   return look_at_domain(global, options.domain, [&](TokenReader& reader) {
     reader.start(reader.begin());  // from the beginning, because it needs the times of old records
     reader.read_to(reader.end() - 1);
@@ -40,7 +40,7 @@ Exit permits(const Global& global, const Options& options) {
 }  // namespace
 
 void add_permits(Verb app, Command& command) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<PermitsOptions>();
   const auto verb = app.add_verb("permits", "which process holds which permits, since when, and when its lease ends");
   add_domain_options(verb, options->domain);
   verb.add_flag("--all", options->all, "also members that hold and want nothing");

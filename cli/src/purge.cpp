@@ -15,7 +15,7 @@ namespace turnstile::cli {
 
 namespace {
 
-struct Options {
+struct PurgeOptions {
   std::string older_than;
   std::optional<std::string> handler;
   std::int64_t batch = 10'000;
@@ -43,7 +43,8 @@ struct Need {
 
 /// Topics that set a duration, with the line of the file. A consumer without keep_ids_for declares the topic's duration
 /// in the database.
-void add_configured(std::vector<Need>& needs, const Config& config, const Options& options, std::chrono::seconds age) {
+void add_configured(std::vector<Need>& needs, const Config& config, const PurgeOptions& options,
+                    std::chrono::seconds age) {
   for (const auto& [topic, settings] : config.topics) {
     const auto& kept = settings.keep_ids_for;
     if (!kept || (options.handler && settings.handler.value_or(topic) != *options.handler)) continue;
@@ -55,7 +56,8 @@ void add_configured(std::vector<Need>& needs, const Config& config, const Option
 
 /// The durations that programs have declared in the database, for any configuration here. Programs without topics
 /// (HTTP, Inbox::once()) declare them only there.
-void add_declared(std::vector<Need>& needs, postgres::Admin& admin, const Options& options, std::chrono::seconds age) {
+void add_declared(std::vector<Need>& needs, postgres::Admin& admin, const PurgeOptions& options,
+                  std::chrono::seconds age) {
   for (const auto& [handler, kept] : admin.kept(options.handler)) {
     needs.push_back(
         {kept, fmt::format("consumers of handler {} have declared that they need its ids {}, which is more than {}",
@@ -64,7 +66,8 @@ void add_declared(std::vector<Need>& needs, postgres::Admin& admin, const Option
 }
 
 /// Ids without any declaration are kept for the default duration.
-void add_default(std::vector<Need>& needs, postgres::Admin& admin, const Options& options, std::chrono::seconds age) {
+void add_default(std::vector<Need>& needs, postgres::Admin& admin, const PurgeOptions& options,
+                 std::chrono::seconds age) {
   const auto undeclared = admin.undeclared(options.handler);
   if (undeclared.empty() && !needs.empty()) return;
   needs.push_back(
@@ -78,7 +81,7 @@ void add_default(std::vector<Need>& needs, postgres::Admin& admin, const Options
 }
 
 /// Names the longest duration: ids that are older are not needed for any other reason.
-void refuse_what_is_needed(postgres::Admin& admin, const Config& config, const Options& options,
+void refuse_what_is_needed(postgres::Admin& admin, const Config& config, const PurgeOptions& options,
                            std::chrono::seconds age) {
   std::vector<Need> needs;
   add_configured(needs, config, options, age);
@@ -104,7 +107,7 @@ void report(const Global& global, const postgres::PurgeResult& result) {
   }
 }
 
-Exit purge(const Global& global, const Options& options) {
+Exit purge(const Global& global, const PurgeOptions& options) {
   const auto age = parse_age(options.older_than);
   const Config config = load_settings(global);
   auto admin = open_admin(config);
@@ -131,7 +134,7 @@ Exit purge(const Global& global, const Options& options) {
 }  // namespace
 
 void add_purge(Verb inbox, Command& command) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<PurgeOptions>();
   const auto verb = inbox.add_verb("purge", "delete old ids, in small transactions, beside running consumers");
   verb.add_option("--older-than", options->older_than, "an age: 7d, 36h, 90m").type("AGE").required();
   verb.add_option("--handler", options->handler, "of this handler only").type("NAME");

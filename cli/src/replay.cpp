@@ -21,7 +21,7 @@ namespace turnstile::cli {
 
 namespace {
 
-struct Options {
+struct ReplayOptions {
   std::int64_t number = 0;
   bool all = false;
   Decision again;
@@ -31,8 +31,6 @@ struct Options {
   std::optional<std::string> rate;
   bool dry_run = false;
 };
-
-bool is(const std::string& text, DeadReason reason) { return text == to_text(reason); }
 
 /// A SIGINT or SIGTERM that was delayed because it would leave a dead letter in doubt; 0: none.
 volatile std::sig_atomic_t kept_signal = 0;
@@ -164,7 +162,7 @@ class Printer final : public Replayer::Listener {
 };
 
 /// What `--all` would do.
-Exit preview(const Global& global, const Options& options, std::optional<std::chrono::nanoseconds> interval) {
+Exit preview(const Global& global, const ReplayOptions& options, std::optional<std::chrono::nanoseconds> interval) {
   const Config config = load_settings(global);
   auto admin = open_admin(config);
   auto filter = dead_filter(admin, options.which);
@@ -191,7 +189,7 @@ Exit preview(const Global& global, const Options& options, std::optional<std::ch
   return Exit::ok;
 }
 
-Exit replay_one(const Options& options, Replayer& replayer, Printer& printer) {
+Exit replay_one(const ReplayOptions& options, Replayer& replayer, Printer& printer) {
   const auto dead = replayer.admin().load_dead(options.number);
   if (!dead)
     throw Error(Code::not_found, fmt::format("there is no dead letter {}; see: turnstile dlq list", options.number));
@@ -201,7 +199,7 @@ Exit replay_one(const Options& options, Replayer& replayer, Printer& printer) {
   return printer.finish();
 }
 
-Exit replay_all(const Options& options, Replayer& replayer, Printer& printer,
+Exit replay_all(const ReplayOptions& options, Replayer& replayer, Printer& printer,
                 std::optional<std::chrono::nanoseconds> interval) {
   auto filter = dead_filter(replayer.admin(), options.which);
   filter.from = options.from;
@@ -211,7 +209,7 @@ Exit replay_all(const Options& options, Replayer& replayer, Printer& printer,
 }
 
 /// The record was published: it only marks the row.
-Exit settle(const Global& global, const Options& options) {
+Exit settle(const Global& global, const ReplayOptions& options) {
   auto admin = open_admin(load_settings(global));
   const auto dead = admin.load_dead(options.number);
   if (!dead)
@@ -229,7 +227,7 @@ Exit settle(const Global& global, const Options& options) {
   return Exit::ok;
 }
 
-Exit replay(const Global& global, const Options& options) {
+Exit replay(const Global& global, const ReplayOptions& options) {
   if (options.all == (options.number != 0))
     throw UsageError("dlq replay: give the number of one dead letter, or --all");
   if (options.all && options.again) throw UsageError("dlq replay: --again goes with the number of one dead letter");
@@ -241,7 +239,7 @@ Exit replay(const Global& global, const Options& options) {
   if (!options.all && which.any()) throw UsageError("dlq replay: --since, --until, --header and --text go with --all");
   if (!options.all && (options.rate || options.dry_run))
     throw UsageError("dlq replay: --rate and --dry-run go with --all");
-  if (which.reason && is(*which.reason, DeadReason::forged))
+  if (which.reason == to_text(DeadReason::forged))
     throw UsageError("dlq replay: a forged message is replayed only by its number, after you have examined it");
   if (which.reason) require_reason(*which.reason);
   std::optional<std::chrono::nanoseconds> interval;
@@ -264,7 +262,7 @@ Exit replay(const Global& global, const Options& options) {
 }  // namespace
 
 void add_replay(Verb dlq, Command& command) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ReplayOptions>();
   const auto verb =
       dlq.add_verb("replay", "publish a dead letter to the topic that it came from; the inbox decides whether it runs");
   verb.add_option("NUMBER", options->number, "as dlq list has it").whole_number(1);

@@ -14,7 +14,7 @@ namespace turnstile::cli {
 
 namespace {
 
-struct Options {
+struct RetriesOptions {
   postgres::RetryFilter filter;
   std::int64_t most = 50;
   bool all = false;
@@ -27,7 +27,7 @@ std::string due_text(const postgres::StoredRetry& retry) {
   return when(*retry.due_at) + (retry.sent ? ", sent" : "");
 }
 
-Exit list(const Global& global, const Options& options) {
+Exit list(const Global& global, const RetriesOptions& options) {
   auto admin = open_admin(load_settings(global));
   const auto counts = admin.count_retries(options.filter);
   const auto found = admin.retries(options.filter, options.most);
@@ -71,7 +71,7 @@ Exit list(const Global& global, const Options& options) {
   return Exit::ok;
 }
 
-void check(const Options& options) {
+void check(const RetriesOptions& options) {
   const auto& filter = options.filter;
   const int ways =
       (filter.number ? 1 : 0) + (options.all ? 1 : 0) + (filter.topic || filter.handler || filter.key ? 1 : 0);
@@ -83,7 +83,7 @@ void check(const Options& options) {
               fmt::format("no stored retry has the number {}{}; see: turnstile retries list", number, why));
 }
 
-Exit now(const Global& global, const Options& options) {
+Exit now(const Global& global, const RetriesOptions& options) {
   check(options);
   const auto count_now = open_admin(load_settings(global)).retry_now(options.filter, options.also_sent);
   if (options.filter.number && count_now == 0)
@@ -93,7 +93,7 @@ Exit now(const Global& global, const Options& options) {
   return Exit::ok;
 }
 
-Exit drop(const Global& global, const Options& options) {
+Exit drop(const Global& global, const RetriesOptions& options) {
   check(options);
   const auto dropped = open_admin(load_settings(global)).drop_retries(options.filter);
   if (options.filter.number && dropped == 0) fail_unknown(*options.filter.number, "");
@@ -103,8 +103,8 @@ Exit drop(const Global& global, const Options& options) {
   return Exit::ok;
 }
 
-Verb add_verb(Verb retries, Command& command, const std::shared_ptr<Options>& options, const char* name,
-              const char* what, Exit (*run)(const Global&, const Options&)) {
+Verb add_verb(Verb retries, Command& command, const std::shared_ptr<RetriesOptions>& options, const char* name,
+              const char* what, Exit (*run)(const Global&, const RetriesOptions&)) {
   const auto verb = retries.add_verb(name, what);
   verb.add_option("--topic", options->filter.topic, "only messages of this topic").type("TOPIC");
   verb.add_option("--handler", options->filter.handler, "only messages of this handler").type("NAME");
@@ -118,7 +118,7 @@ Verb add_verb(Verb retries, Command& command, const std::shared_ptr<Options>& op
 void add_retries(Verb app, Command& command) {
   const auto retries = app.add_verb("retries", "messages that wait in PostgreSQL for their next attempt");
   retries.needs_verb();
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<RetriesOptions>();
   const auto list_verb = add_verb(retries, command, options, "list", "when each runs again, and why it failed", list);
   list_verb.add_option("--most", options->most, "how many").type("N").whole_number(1, 1'000'000).shows_default();
   const auto now_verb = add_verb(retries, command, options, "now", "run them again now", now);

@@ -25,7 +25,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-struct Options {
+struct RewindOptions {
   std::string topic;
   std::string to;
   std::optional<std::string> group;
@@ -53,7 +53,7 @@ Microseconds parse_to(const std::string& text) {
 
 class Rewinder {
  public:
-  Rewinder(const Global& global, const Config& config, const Options& options)
+  Rewinder(const Global& global, const Config& config, const RewindOptions& options)
       : json_(global.json), options_(options), to_(parse_to(options.to)), config_(config) {
     if (const auto found = config.topics.find(options.topic); found != config.topics.end()) settings_ = found->second;
     if (options.handler) settings_.handler = options.handler;
@@ -336,7 +336,7 @@ class Rewinder {
   }
 
   bool json_;
-  const Options& options_;
+  const RewindOptions& options_;
   Microseconds to_;
   const Config& config_;
   TopicSettings settings_{};
@@ -348,7 +348,7 @@ class Rewinder {
 }  // namespace
 
 void add_rewind(Verb app, Command& command) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<RewindOptions>();
   const auto verb = app.add_verb("rewind", "move a consumer group back to a time; what took effect stays a duplicate");
   verb.add_option("TOPIC", options->topic, "the topic to read again").required();
   verb.add_option("--to", options->to, "\"2026-03-01 14:05:09\" (UTC unless a zone follows), 14:05 or \"2h ago\"")

@@ -36,14 +36,14 @@ constexpr milliseconds kTick{1'000};
 /// How long a result stays on the screen.
 constexpr milliseconds kResult{15'000};
 
-struct Options {
+struct TopOptions {
   std::vector<std::string> topics;
   DomainOptions domain;
   std::string stall_after = "10s";
   bool once = false;
 };
 
-top::Watch::Options watch_options(const Options& options) {
+top::Watch::Options watch_options(const TopOptions& options) {
   return {.topics = options.topics, .log = options.domain.topic, .stall_after = *parse_duration(options.stall_after)};
 }
 
@@ -69,7 +69,7 @@ class Bell {
 
 // --- once ---
 
-Exit print_once(const Global& global, const Config& config, const Options& options) {
+Exit print_once(const Global& global, const Config& config, const TopOptions& options) {
   const Bell bell;
   top::Watch watch(config, watch_options(options), [&bell] { bell.ring(); });
   do {
@@ -174,7 +174,7 @@ void heed(const std::vector<int>& signals, top::Terminal& terminal, Live& live) 
   }
 }
 
-Exit show_live(const Config& config, const Options& options) {
+Exit show_live(const Config& config, const TopOptions& options) {
   const top::Signals signals;  // before any thread
   const Bell bell;
   top::Watch watch(config, watch_options(options), [&bell] { bell.ring(); });
@@ -203,7 +203,7 @@ Exit show_live(const Config& config, const Options& options) {
   return Exit::ok;
 }
 
-Exit top_verb(const Global& global, const Options& options) {
+Exit top_verb(const Global& global, const TopOptions& options) {
   if (!parse_duration(options.stall_after)) {
     throw UsageError(fmt::format("--stall-after {}: write 500ms, 30s or 2m", one_line(options.stall_after, 60)));
   }
@@ -220,7 +220,7 @@ Exit top_verb(const Global& global, const Options& options) {
 }  // namespace
 
 void add_top(Verb app, Command& command) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<TopOptions>();
   const auto verb = app.add_verb("top", "a live screen: topics with rate and lag, limiters, and whatever is stalled");
   verb.add_option("TOPIC", options->topics,
                   "these topics only (default: those of the configuration, and those that the group has read "

@@ -26,7 +26,7 @@ constexpr std::size_t kShown = 80;
 constexpr std::size_t kLongestKeyInCommand = 500;
 constexpr std::chrono::hours kLongest{24 * 3'650};
 
-struct Options {
+struct TopicsOptions {
   ports::PausedPart part;
   std::string key, for_time, why, by;
   bool has_key = false, has_end = false, all = false, breaker = false;
@@ -123,7 +123,7 @@ milliseconds parse_for(const std::string& text) {
 }
 
 /// An empty value is refused: as an empty variable of a script it would pause more than was meant.
-ports::PausedPart part_of(const Options& options) {
+ports::PausedPart part_of(const TopicsOptions& options) {
   if (options.part.topic.empty()) throw UsageError("the name of the topic is empty");
   if (options.has_key && options.key.empty())
     throw UsageError("--key is empty; leave it out for all keys of the topic");
@@ -146,7 +146,7 @@ void warn_unknown(const std::string& topic, const std::vector<std::string>& know
 }
 
 /// A command for sh.
-std::string how_to_resume(const Options& options) {
+std::string how_to_resume(const TopicsOptions& options) {
   std::string command = "turnstile topics resume " + topic_word(options.part.topic);
   if (options.part.partition) command += fmt::format(" --partition {}", *options.part.partition);
   if (options.key.empty()) return command;
@@ -164,7 +164,7 @@ void warn_unclaimed(const std::string& topic, std::int32_t partition, std::int32
       one_line(topic, kShown), partition, last, resume));
 }
 
-Exit pause(const Global& global, const Options& options) {
+Exit pause(const Global& global, const TopicsOptions& options) {
   ports::Pause wanted{
       .part = part_of(options), .by = options.by.empty() ? operator_name() : options.by, .why = options.why};
   if (options.has_end) wanted.left = parse_for(options.for_time);
@@ -219,12 +219,12 @@ bool is_breaker(const ports::Pause& pause) { return !pause.part.breaker_of.empty
 }
 
 /// An operator's pause and a circuit breaker have different reasons, so the end of one does not end the other.
-bool is_meant(const Options& options, const ports::PausedPart& part, const ports::Pause& pause) {
+bool is_meant(const TopicsOptions& options, const ports::PausedPart& part, const ports::Pause& pause) {
   if (options.breaker || is_breaker(pause)) return options.breaker && is_breaker(pause);
   return options.all || (pause.part.partition == part.partition && pause.part.key == part.key);
 }
 
-Exit resume(const Global& global, const Options& options) {
+Exit resume(const Global& global, const TopicsOptions& options) {
   const ports::PausedPart part = part_of(options);
   if (options.all && (part.partition || part.key)) throw UsageError("give --all, or one partition or key");
   if (options.breaker && (options.all || part.partition || part.key))
@@ -251,7 +251,7 @@ Exit resume(const Global& global, const Options& options) {
 }
 
 /// Returns the option --key.
-Argument add_part(Verb verb, Options& options) {
+Argument add_part(Verb verb, TopicsOptions& options) {
   verb.add_option("TOPIC", options.part.topic, "the topic").required();
   verb.add_option("--partition", options.part.partition, "only this partition")
       .type("N")
@@ -264,7 +264,7 @@ Argument add_part(Verb verb, Options& options) {
 void add_topics(Verb app, Command& command) {
   const auto topics = app.add_verb("topics", "pauses and resumes topics, partitions and keys");
   topics.needs_verb();
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<TopicsOptions>();
 
   const auto list_verb = topics.add_verb("list", "the topics of this database, and what is paused, by whom and why");
   list_verb.runs(command, [](const Global& global) { return list(global); });

@@ -11,9 +11,9 @@ namespace turnstile::test {
 
 namespace {
 
-class MemoryFixture final : public InboxFixture {
+class MemoryInboxFixture final : public InboxFixture {
  public:
-  MemoryFixture() { inbox_.fail(kRefused, "42P01"); }
+  MemoryInboxFixture() { inbox_.fail(kRefused, "42P01"); }
   ports::Store& store() override { return inbox_; }
   std::vector<std::string> effects() override {
     std::vector<std::string> what;
@@ -35,9 +35,9 @@ class MemoryFixture final : public InboxFixture {
 };
 
 /// Its store has only the rights of migrations/roles.sql, which must be enough for the contract.
-class PostgresFixture final : public InboxFixture {
+class PostgresInboxFixture final : public InboxFixture {
  public:
-  explicit PostgresFixture(int partitions = 1)
+  explicit PostgresInboxFixture(int partitions = 1)
       : role_(schema_),
         proxy_(proxy_to(schema_.sql())),
         store_(postgres::open_store(role_.settings_through(proxy_.port()))) {
@@ -71,13 +71,13 @@ class PostgresFixture final : public InboxFixture {
 
 }  // namespace
 
-std::unique_ptr<InboxFixture> make_memory_world() { return std::make_unique<MemoryFixture>(); }
+std::unique_ptr<InboxFixture> make_memory_world() { return std::make_unique<MemoryInboxFixture>(); }
 std::unique_ptr<InboxFixture> make_postgres_world() {
-  return postgres_url() ? std::make_unique<PostgresFixture>() : nullptr;
+  return postgres_url() ? std::make_unique<PostgresInboxFixture>() : nullptr;
 }
 
 std::unique_ptr<InboxFixture> make_partitioned_world() {
-  return postgres_url() ? std::make_unique<PostgresFixture>(8) : nullptr;
+  return postgres_url() ? std::make_unique<PostgresInboxFixture>(8) : nullptr;
 }
 
 void InboxContract::SetUp() {

@@ -46,16 +46,16 @@ struct InboxKind {
 inline void PrintTo(const InboxKind& kind, std::ostream* out) { *out << kind.name; }
 /// Both kinds, with their names.
 inline auto inbox_kinds() {
-  return testing::Values(InboxKind{"memory", make_memory_world}, InboxKind{"postgres", make_postgres_world});
+  return ::testing::Values(InboxKind{"memory", make_memory_world}, InboxKind{"postgres", make_postgres_world});
 }
 /// Both kinds, and PostgreSQL again with an inbox of hash partitions.
 inline auto all_inbox_kinds() {
-  return testing::Values(InboxKind{"memory", make_memory_world}, InboxKind{"postgres", make_postgres_world},
-                         InboxKind{"postgres_in_partitions", make_partitioned_world});
+  return ::testing::Values(InboxKind{"memory", make_memory_world}, InboxKind{"postgres", make_postgres_world},
+                           InboxKind{"postgres_in_partitions", make_partitioned_world});
 }
-inline std::string kind_name(const testing::TestParamInfo<InboxKind>& kind) { return kind.param.name; }
+inline std::string kind_name(const ::testing::TestParamInfo<InboxKind>& kind) { return kind.param.name; }
 
-class InboxContract : public testing::TestWithParam<InboxKind> {
+class InboxContract : public ::testing::TestWithParam<InboxKind> {
  protected:
   void SetUp() override;
   ports::Store& store() { return world_->store(); }

@@ -8,7 +8,7 @@ namespace turnstile::test {
 namespace {
 
 using ports::Admission;
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 class PostgresAdmission : public PostgresTest {
  protected:

@@ -17,7 +17,7 @@
 
 namespace turnstile::test {
 
-class PostgresTest : public testing::Test {
+class PostgresTest : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!postgres_url()) GTEST_SKIP() << kNoPostgres;
@@ -61,7 +61,7 @@ class PostgresTest : public testing::Test {
 };
 
 /// A schema that is still empty.
-class EmptySchemaTest : public testing::Test {
+class EmptySchemaTest : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!postgres_url()) GTEST_SKIP() << kNoPostgres;

@@ -28,7 +28,7 @@ TEST_F(PostgresPlans, of_a_batch_are_kept_whatever_its_size) {
       begin(std::to_string(messages) + "-" + std::to_string(i) + "-", messages);
       session_->commit();
     }
-    EXPECT_THAT(planned_each_time(), testing::IsEmpty()) << messages;
+    EXPECT_THAT(planned_each_time(), ::testing::IsEmpty()) << messages;
   }
 }
 
@@ -53,7 +53,7 @@ TEST_F(PostgresPlans, of_a_shared_transaction_are_kept_whatever_its_size) {
       session_->begin_shared(common, shares);
       session_->commit();
     }
-    EXPECT_THAT(planned_each_time(), testing::IsEmpty()) << partitions;
+    EXPECT_THAT(planned_each_time(), ::testing::IsEmpty()) << partitions;
   }
 }
 

@@ -40,7 +40,7 @@ class PostgresRetries : public PostgresTest {
 TEST_F(PostgresRetries, a_batch_is_added_in_order_with_the_headers_of_each) {
   add("12345");
   EXPECT_THAT(rows(),
-              testing::ElementsAre(
+              ::testing::ElementsAre(
                   "1 1 a {} {} due 1.000000 1", R"(2 2 b {"\\x6e32"} {"\\x7632"} due 2.000000 1)",
                   R"(3 3 c {"\\x6e3361","\\x6e3362","\\x6e3363"} {"\\x763361",NULL,"\\x763363"} waits 3.000000 0)",
                   R"(4 4 d {"\\x6e34"} {"\\x7634"} due 4.000000 1)", "5 5 e {} {} waits 5.000000 0"));
@@ -74,7 +74,7 @@ TEST_F(PostgresRetries, another_conflict_is_an_error) {
     add("6789a");
     FAIL() << "nothing was added, and nobody knows";
   } catch (const std::runtime_error& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("retry_pkey"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("retry_pkey"));
   }
   EXPECT_EQ(rows().size(), 5U);
 }

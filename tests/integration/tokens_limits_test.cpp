@@ -10,11 +10,11 @@ namespace {
 using namespace std::chrono_literals;
 
 // A Keep event goes out four times in a lease. The test allows more time for a busy machine.
-constexpr auto kLease = 4s;
-constexpr Nanos kSoon = 5 * kSecond_ns;
+constexpr auto kLimitsLease = 4s;
+constexpr Nanos kSoonEnough = 5 * kSecond_ns;
 
 struct Load {
-  LimitedFixture world{{.limit = 8, .lease = kLease, .session_timeout_ms = 20'000, .work_ms = 100}};
+  LimitedFixture world{{.limit = 8, .lease = kLimitsLease, .session_timeout_ms = 20'000, .work_ms = 100}};
   Process one, other;
   std::shared_ptr<TokenDomain> operator_;
 
@@ -62,7 +62,7 @@ TEST(TokensLimits, lowered_and_raised_under_load_they_hold_within_a_keep_and_rev
   const auto full = load.reaches(8, raised);
   ASSERT_TRUE(full) << load.world->output();
   tell("a limit raised under load: until it was used", *full - raised);
-  EXPECT_LT(*full - raised, kSoon);
+  EXPECT_LT(*full - raised, kSoonEnough);
   load.end();
   const Outside all = load.world.outside();
   EXPECT_EQ(all.most(), 8);
@@ -78,7 +78,7 @@ TEST(TokensLimits, zero_pauses_and_says_so_and_a_billion_is_taken) {
   ASSERT_TRUE(eventually([&] { return load.running() == 0; })) << load.world->output();
   const Nanos idle = monotonic_ns();
   tell("a limit of 0: until nothing ran", idle - said);
-  EXPECT_LT(idle - paused, kSoon);
+  EXPECT_LT(idle - paused, kSoonEnough);
   ASSERT_TRUE(eventually([&] { return load.world->output().find("paused, set by an operator") != std::string::npos; }))
       << load.world->output();
   // The test waits for longer than any running handler could take. Nothing may run in that time.
@@ -89,7 +89,7 @@ TEST(TokensLimits, zero_pauses_and_says_so_and_a_billion_is_taken) {
   // As many as there are workers: eight in each process.
   const auto all = load.reaches(16, asked);
   ASSERT_TRUE(all) << load.world->output();
-  EXPECT_LT(*all - holds, kSoon);
+  EXPECT_LT(*all - holds, kSoonEnough);
   EXPECT_THROW(load.operator_->set_limit(load.world->topic(), 1'000'000'001, 1s), Error);
   EXPECT_THROW(load.operator_->set_limit(load.world->topic(), -1, 1s), Error);
 
@@ -103,11 +103,11 @@ TEST(TokensLimits, zero_pauses_and_says_so_and_a_billion_is_taken) {
 
 TEST(TokensLimits, of_two_consumers_with_different_limits_and_leases_the_lower_limit_holds_and_is_told) {
   TURNSTILE_NEEDS_SERVERS();
-  LimitedFixture world({.limit = 6, .lease = kLease, .session_timeout_ms = 20'000});
+  LimitedFixture world({.limit = 6, .lease = kLimitsLease, .session_timeout_ms = 20'000});
   world->publish(2'000);
-  Process wide = world.consumer(6, kLease);
+  Process wide = world.consumer(6, kLimitsLease);
   ASSERT_TRUE(world.runs(wide, 6, 0)) << world->output();
-  Process narrow = world.consumer(2, 2 * kLease);
+  Process narrow = world.consumer(2, 2 * kLimitsLease);
   ASSERT_TRUE(world.runs(narrow, 1, 0)) << world->output();
   const Nanos together = monotonic_ns();
   ASSERT_TRUE(world.runs(narrow, 1, together) && world.runs(wide, 1, together)) << world->output();

@@ -13,7 +13,7 @@ namespace {
 using namespace std::chrono_literals;
 
 // The promise is one second. The test allows more for a busy machine, which is still much less than any lease.
-constexpr Nanos kSoon = 5 * kSecond_ns;
+constexpr Nanos kReclaimSoon = 5 * kSecond_ns;
 
 void end(World& world, std::vector<Process*> processes) {
   for (Process* process : processes) process->signal(SIGTERM);
@@ -37,7 +37,7 @@ TEST(TokensReclaim, a_killed_consumers_permits_are_in_use_again_at_the_rebalance
   ASSERT_TRUE(claimed);
   tell("kill -9, fenced: from the rebalance to all permits in use", *all - *claimed);
   tell("kill -9, fenced: from the kill to all permits in use", *all - world.killed_at(dies));
-  EXPECT_LT(*all - *claimed, kSoon) << world->output();
+  EXPECT_LT(*all - *claimed, kReclaimSoon) << world->output();
   end(*world, {&stays});
   EXPECT_EQ(world.outside().most(), 4) << "reached, and never exceeded";
 }
@@ -60,7 +60,7 @@ TEST(TokensReclaim, under_a_strict_limit_they_come_back_when_the_lease_ends_and_
   tell("kill -9, strict: from the lease's end to all permits in use", *all - over);
   EXPECT_LT(*claimed, over) << "the rebalance came too late to tell the two apart";
   EXPECT_GE(*more, over) << "sooner than the lease's end";
-  EXPECT_LT(*all - over, kSoon) << world->output();
+  EXPECT_LT(*all - over, kReclaimSoon) << world->output();
   end(*world, {&stays});
   EXPECT_EQ(world.outside().most(), 4);
 }
@@ -78,7 +78,7 @@ TEST(TokensReclaim, a_clean_leave_gives_permits_back_at_once) {
   const auto all = world.runs(stays, 4, left);
   ASSERT_TRUE(all) << world->output();
   tell("clean leave: from the end of the process to all permits in use", *all - left);
-  EXPECT_LT(*all - left, kSoon) << world->output();
+  EXPECT_LT(*all - left, kReclaimSoon) << world->output();
   end(*world, {&stays});
   EXPECT_EQ(world.outside().most(), 4);
 }

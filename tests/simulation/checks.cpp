@@ -6,7 +6,7 @@
 namespace turnstile::simulation {
 
 using namespace tokens;
-using Outcome = Effects::Outcome;
+using EventOutcome = Effects::Outcome;
 
 const Effects& Checks::written(Position position, const Event& event) {
   const auto* claimed = std::get_if<PartitionsClaimed>(&event.body);
@@ -23,7 +23,7 @@ const Effects& Checks::written(Position position, const Event& event) {
   effects_ = apply(state_, position, event);
   const bool speaks_for_a_member =
       !std::holds_alternative<LimitSet>(event.body) && !std::holds_alternative<VersionSet>(event.body);
-  if (effects_.outcome == Outcome::applied && speaks_for_a_member) counted_.insert(key);
+  if (effects_.outcome == EventOutcome::applied && speaks_for_a_member) counted_.insert(key);
 
   capacity_holds(held_before);
   reserve_fits(taken_before);
@@ -74,7 +74,7 @@ void Checks::duplicate_changed_nothing(const State& before, const Event& event) 
   State expected = before;
   expected.last = state_.last;
   ++expected.ignored;
-  if (effects_.outcome == Outcome::unknown) ++expected.unknown;
+  if (effects_.outcome == EventOutcome::unknown) ++expected.unknown;
   if (expected != state_) throw Broken("a second copy changed the state: " + describe(event));
 }
 
@@ -100,7 +100,7 @@ void Checks::limit_change_was_due(const Event& event, Position set_before) const
   const auto* change = std::get_if<LimitSet>(&event.body);
   if (change == nullptr || change->seen >= set_before) return;
   ++marks_[static_cast<std::size_t>(Mark::limit_raced)];
-  if (effects_.outcome == Outcome::applied)
+  if (effects_.outcome == EventOutcome::applied)
     throw Broken("a limit was set by who had not seen the last change: " + describe(event));
 }
 
@@ -119,17 +119,17 @@ void Checks::reached(Position position, const State& state) const {
 void Checks::count_marks(const Event& event) {
   const auto mark = [&](Mark which) { ++marks_[static_cast<std::size_t>(which)]; };
   switch (effects_.outcome) {
-    case Outcome::applied: break;
-    case Outcome::unknown: mark(Mark::unknown); break;
-    case Outcome::duplicate: mark(Mark::duplicate); break;
-    case Outcome::old_epoch: mark(Mark::old_epoch); break;
-    case Outcome::stranger: mark(Mark::stranger); break;
-    case Outcome::revived: mark(Mark::revived); break;
-    case Outcome::stale: mark(Mark::stale); break;
-    case Outcome::not_allowed: mark(Mark::not_allowed); break;
-    case Outcome::elsewhere: break;  // this log is not divided
+    case EventOutcome::applied: break;
+    case EventOutcome::unknown: mark(Mark::unknown); break;
+    case EventOutcome::duplicate: mark(Mark::duplicate); break;
+    case EventOutcome::old_epoch: mark(Mark::old_epoch); break;
+    case EventOutcome::stranger: mark(Mark::stranger); break;
+    case EventOutcome::revived: mark(Mark::revived); break;
+    case EventOutcome::stale: mark(Mark::stale); break;
+    case EventOutcome::not_allowed: mark(Mark::not_allowed); break;
+    case EventOutcome::elsewhere: break;  // this log is not divided
   }
-  const bool applied = effects_.outcome == Outcome::applied;
+  const bool applied = effects_.outcome == EventOutcome::applied;
   if (std::holds_alternative<VersionSet>(event.body)) mark(applied ? Mark::version_switched : Mark::version_refused);
   if (applied && std::holds_alternative<Joined>(event.body) && event.epoch > 1) mark(Mark::new_epoch);
   if (const auto* expire = std::get_if<Expire>(&event.body); applied && expire != nullptr)

@@ -153,11 +153,11 @@ class LargeWorld {
   }
 
   void obey(Seat& seat) {
-    for (const Order& order : seat.member.take_orders()) {
+    for (const tokens::Order& order : seat.member.take_orders()) {
       switch (order.kind) {
-        case Order::Kind::open: served_ += order.total - seat.granted, seat.granted = order.total; break;
-        case Order::Kind::surrender: seat.surrender_to = order.total; break;
-        case Order::Kind::forfeit: seat.granted = seat.given_back = seat.surrender_to = order.total; break;
+        case tokens::Order::Kind::open: served_ += order.total - seat.granted, seat.granted = order.total; break;
+        case tokens::Order::Kind::surrender: seat.surrender_to = order.total; break;
+        case tokens::Order::Kind::forfeit: seat.granted = seat.given_back = seat.surrender_to = order.total; break;
       }
       give_back(seat);
     }

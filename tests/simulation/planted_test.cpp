@@ -11,7 +11,7 @@
 namespace turnstile::simulation {
 namespace {
 
-class PlantedBug : public testing::TestWithParam<std::size_t> {
+class PlantedBug : public ::testing::TestWithParam<std::size_t> {
  protected:
   void TearDown() override { tokens::planted = tokens::Planted::none; }
 };
@@ -35,7 +35,7 @@ TEST_P(PlantedBug, is_found_within_a_thousand_seeds) {
   RecordProperty("broken", outcome.failure->why);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, PlantedBug, testing::Range(std::size_t{1}, tokens::kPlantedNames.size()),
+INSTANTIATE_TEST_SUITE_P(All, PlantedBug, ::testing::Range(std::size_t{1}, tokens::kPlantedNames.size()),
                          [](const auto& bug) { return std::string(tokens::kPlantedNames[bug.param]); });
 
 /// Why a host waits for its own claim (process.hpp). Until it has read the claim, its handlers on that partition may be

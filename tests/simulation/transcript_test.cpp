@@ -22,7 +22,7 @@ std::vector<std::string> transcripts() {
   return names;
 }
 
-class TranscriptOf : public testing::TestWithParam<std::string> {};
+class TranscriptOf : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(TranscriptOf, holds) {
   const fs::path file = fs::path{TURNSTILE_SOURCE_DIR} / "tests/simulation/transcripts" / (GetParam() + ".txt");
@@ -42,7 +42,7 @@ TEST_P(TranscriptOf, holds) {
   EXPECT_GT(transcript.expectations(), 3U);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, TranscriptOf, testing::ValuesIn(transcripts()),
+INSTANTIATE_TEST_SUITE_P(All, TranscriptOf, ::testing::ValuesIn(transcripts()),
                          [](const auto& file) { return file.param; });
 
 TEST(Transcript, says_what_is_wrong) {

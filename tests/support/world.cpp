@@ -23,7 +23,7 @@ std::string environment(const char* name) {
   return value == nullptr ? std::string() : std::string(value);
 }
 
-std::string unique_name() {
+std::string unique_topic() {
   static std::atomic<int> count{0};
   return "t" + std::to_string(::getpid()) + "_" + std::to_string(++count) + "_" +
          std::to_string(std::chrono::steady_clock::now().time_since_epoch().count() % 1'000'000);
@@ -33,7 +33,7 @@ std::string unique_name() {
 
 std::string kafka_servers() { return environment("TURNSTILE_TEST_KAFKA"); }
 
-World::World(WorldOptions options) : topic_(unique_name()), schema_(topic_), options_(std::move(options)) {
+World::World(WorldOptions options) : topic_(unique_topic()), schema_(topic_), options_(std::move(options)) {
   if (options_.postgres_url.empty()) options_.postgres_url = postgres_url().value_or("");
   folder_ = (std::filesystem::temp_directory_path() / ("turnstile-" + topic_)).string();
   std::filesystem::create_directories(folder_);

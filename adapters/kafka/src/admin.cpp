@@ -14,8 +14,6 @@ using std::chrono::milliseconds;
 /// How long another program's partitions may be unknown to a broker.
 constexpr milliseconds kOthers{3'000};
 
-int ms(milliseconds time) { return static_cast<int>(std::clamp<std::int64_t>(time.count(), 1, 3'600'000)); }
-
 NewTopicHandle request_of(const NewTopic& topic, const Client& client) {
   std::array<char, 512> why{};
   NewTopicHandle request{

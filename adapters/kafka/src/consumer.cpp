@@ -66,8 +66,6 @@ bool coordinator_begins(rd_kafka_resp_err_t code, const rd_kafka_topic_partition
                                                  [](const auto& element) { return coordinator_begins(element.err); });
 }
 
-int ms(milliseconds time) { return static_cast<int>(std::clamp<std::int64_t>(time.count(), 0, 3'600'000)); }
-
 }  // namespace
 
 KafkaConsumer::KafkaConsumer(const Settings& settings, std::shared_ptr<spdlog::logger> logger)

@@ -26,8 +26,7 @@ struct Answer {
 Answer ask(const Client& client, std::span<const TopicPartition> of, std::int64_t edge, milliseconds timeout) {
   const auto list = list_of(of);
   for (auto& asked : elements(list.get())) asked.offset = edge;
-  const auto code = rd_kafka_offsets_for_times(client.handle(), list.get(),
-                                               static_cast<int>(std::max<std::int64_t>(timeout.count(), 1)));
+  const auto code = rd_kafka_offsets_for_times(client.handle(), list.get(), ms(timeout));
   Answer answer{code, {}};
   for (const auto& asked : elements(list.get())) answer.edges.push_back({code ? code : asked.err, asked.offset});
   return answer;

@@ -11,9 +11,9 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr seconds kPatience{10};
+constexpr seconds kReadFor{10};
 /// Beginning and ending each takes librdkafka some microseconds, in which the consumer's thread does nothing else.
-constexpr std::size_t kMostAtOnce = 64;
+constexpr std::size_t kMostReadings = 64;
 
 /// One record is enough to know that there is no gap. At the end of a partition, the broker answers after
 /// fetch.wait.max.ms.
@@ -36,21 +36,21 @@ GapReader::~GapReader() {
 }
 
 void GapReader::ask(const TopicPartition& at, Offset from) {
-  if (readings_.size() >= kMostAtOnce || readings_.contains(at)) return;
+  if (readings_.size() >= kMostReadings || readings_.contains(at)) return;
   if (!client_) {
     client_ = Client::open(Role::consumer, reader_settings(settings_), nullptr);  // the consumer's own client logs
     queue_.reset(rd_kafka_queue_new(client_->handle()));
   }
   Topic topic{rd_kafka_topic_new(client_->handle(), at.topic.c_str(), nullptr)};
   if (!topic || rd_kafka_consume_start_queue(topic.get(), at.partition, from, queue_.get()) != 0) return;
-  readings_.emplace(at, Reading{std::move(topic), from, Clock::now() + kPatience});
+  readings_.emplace(at, Reading{std::move(topic), from, Clock::now() + kReadFor});
 }
 
 std::vector<Gap> GapReader::found() {
   std::vector<Gap> gaps;
   if (readings_.empty()) return gaps;
   client_->hear_failures();
-  std::array<rd_kafka_message_t*, kMostAtOnce> scratch{};
+  std::array<rd_kafka_message_t*, kMostReadings> scratch{};
   const auto count = rd_kafka_consume_batch_queue(queue_.get(), 0, scratch.data(), scratch.size());
   for (std::ptrdiff_t i = 0; i < count; ++i) {
     const RecordPtr record{scratch[static_cast<std::size_t>(i)]};

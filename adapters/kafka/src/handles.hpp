@@ -3,9 +3,17 @@
 
 #include <librdkafka/rdkafka.h>
 
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
 #include <memory>
 
 namespace turnstile::kafka {
+
+/// A timeout for librdkafka: 1 ms to an hour.
+inline int ms(std::chrono::milliseconds time) {
+  return static_cast<int>(std::clamp<std::int64_t>(time.count(), 1, 3'600'000));
+}
 
 template <auto Free>
 struct FreedBy {

@@ -23,7 +23,7 @@ using text::count;
 using text::duration;
 
 /// How long a person waits for an answer.
-constexpr milliseconds kPatience{3'000};
+constexpr milliseconds kLookPatience{3'000};
 /// A group that makes progress commits within this time; the default of consumer.commit_interval is 1 s.
 constexpr milliseconds kWatch{2'500};
 /// A topic whose handlers may run for longer than this can stand still without a problem.
@@ -97,7 +97,7 @@ void compare_retention(const Config& config, const std::string& topic, const Top
 /// A topic that another topic needs. `otherwise` is the consequence if it does not exist.
 void look_at_needed(ports::Broker& broker, const std::string& subject, const std::string& name,
                     const std::string& otherwise, const std::string& brokers, Findings& findings) {
-  if (const auto info = broker.describe(name, kPatience)) {
+  if (const auto info = broker.describe(name, kLookPatience)) {
     findings.ok(subject, fmt::format("{}, {}", name, count(info->partitions, "partition")));
   } else {
     findings.problem(subject, fmt::format("topic {} does not exist: {}", name, otherwise),
@@ -108,7 +108,7 @@ void look_at_needed(ports::Broker& broker, const std::string& subject, const std
 std::optional<ports::TopicInfo> look_at_topic(ports::Broker& broker, const Config& config, const std::string& topic,
                                               const std::string& brokers, Findings& findings) {
   const TopicSettings& settings = config.topics.at(topic);
-  const auto info = broker.describe(topic, kPatience);
+  const auto info = broker.describe(topic, kLookPatience);
   if (!info) {
     findings.problem("topic " + topic, fmt::format("does not exist ({})", config.where("topics." + topic)),
                      create_command(topic, brokers));
@@ -155,7 +155,7 @@ class GroupLook {
   void look(const std::string& topic, std::int32_t partitions) {
     Behind& behind = topics_[topic];
     for (std::int32_t p = 0; p < partitions; ++p) behind.partitions.push_back({topic, p});
-    const auto all = consumer_->bounds(behind.partitions, kPatience);
+    const auto all = consumer_->bounds(behind.partitions, kLookPatience);
     for (std::size_t p = 0; p < all.size(); ++p) {
       if (!all[p])
         throw BrokerError(Code::kafka_unavailable,
@@ -163,7 +163,7 @@ class GroupLook {
       behind.begins.push_back(all[p]->first);
       behind.ends.push_back(all[p]->second);
     }
-    behind.committed = consumer_->committed(behind.partitions, kPatience);
+    behind.committed = consumer_->committed(behind.partitions, kLookPatience);
   }
 
   /// A lag that shrinks is only a busy time. A lag that stands still is a problem.
@@ -188,7 +188,7 @@ class GroupLook {
       findings.ok(subject, fmt::format("group {} has read all records", group_));
       return;
     }
-    const auto now = consumer_->committed(before.partitions, kPatience);
+    const auto now = consumer_->committed(before.partitions, kLookPatience);
     std::int64_t standing = 0, partitions = 0;
     for (std::size_t i = 0; i < now.size(); ++i) {
       if (before.lag(i) == 0 || now[i] != before.committed[i]) continue;
@@ -272,10 +272,10 @@ void look_at_members(const TokenReader& reader, const PermitsView& view, Finding
 void look_at_tokens(ports::Broker& broker, const Config& config, Findings& findings) {
   if (config.limits.over != "cluster") return;
   const std::string topic = config.limits.topic.empty() ? config.group() + ".tokens" : config.limits.topic;
-  const auto log = broker.describe(topic, kPatience) ? find_token_log(config.kafka, topic, nullptr) : nullptr;
+  const auto log = broker.describe(topic, kLookPatience) ? find_token_log(config.kafka, topic, nullptr) : nullptr;
   if (!log) {
     const std::string snapshots = topic + ".snapshots";
-    if (broker.describe(snapshots, kPatience)) {
+    if (broker.describe(snapshots, kLookPatience)) {
       findings.problem(
           "token log",
           fmt::format("{} does not exist, but {} does: the token log was deleted. Consumers that used it have "
@@ -309,7 +309,7 @@ void look_at(const Config& config, const std::vector<std::string>& others, Findi
     const auto broker = open_broker(config.kafka, nullptr);
     // A request for any topic shows that the broker answers and accepts the login. This topic is never created by a
     // request.
-    broker->describe("__consumer_offsets", kPatience);
+    broker->describe("__consumer_offsets", kLookPatience);
     findings.ok("broker", fmt::format("{} answers", brokers));
     GroupLook group(*broker, config.group());
     for (const auto& [topic, settings] : config.topics) {
@@ -318,7 +318,7 @@ void look_at(const Config& config, const std::vector<std::string>& others, Findi
     }
     for (const std::string& topic : others) {
       if (config.topics.contains(topic)) continue;
-      if (const auto info = broker->describe(topic, kPatience)) group.look(topic, info->partitions);
+      if (const auto info = broker->describe(topic, kLookPatience)) group.look(topic, info->partitions);
     }
     if (config.topics.empty()) {
       findings.warning(

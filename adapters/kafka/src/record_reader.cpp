@@ -23,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kAskAgain{100};
-constexpr std::size_t kMostAtOnce = 2'000;
+constexpr std::size_t kMostTaken = 2'000;
 
 Settings reader_settings(Settings settings) {
   settings.try_emplace("isolation.level", "read_committed");
@@ -34,8 +34,6 @@ Settings reader_settings(Settings settings) {
   settings["check.crcs"] = "true";
   return settings;
 }
-
-int ms(milliseconds time) { return static_cast<int>(std::max<std::int64_t>(time.count(), 1)); }
 
 }  // namespace
 
@@ -125,7 +123,7 @@ void RecordReader::read(const OffsetRange& range, const std::function<bool(std::
     throw broker_error(rd_kafka_last_error(), "reading", impl_->client->where(impl_->topic));
   const auto stop = [&](const void*) { rd_kafka_consume_stop(topic.get(), range.partition); };
   const std::unique_ptr<const void, decltype(stop)> stopping{topic.get(), stop};
-  std::array<rd_kafka_message_t*, kMostAtOnce> scratch{};
+  std::array<rd_kafka_message_t*, kMostTaken> scratch{};
   auto until = Clock::now() + impl_->patience;
   std::size_t bytes_since_wakeup = 0;
   for (bool more = true; more;) {

@@ -20,7 +20,7 @@ using std::chrono::milliseconds;
 constexpr int kAskTimeoutMs = 10'000;
 constexpr milliseconds kAskTimeout{kAskTimeoutMs};
 constexpr milliseconds kAskOnceMoreAfter{100};
-constexpr std::size_t kMostAtOnce = 1'024;
+constexpr std::size_t kMostEvents = 1'024;
 // A broker that has just started may not know a topic yet, so all answers during this time must report it missing.
 // Waiting loses nothing: without the topic no member can renew its lease, and each stops at its own deadline.
 constexpr milliseconds kGoneForGood{5'000};
@@ -208,7 +208,7 @@ std::vector<ports::TokenLog::Record> KafkaTokenLog::read(milliseconds timeout) {
   std::vector<Record> records;
   if (may_be_gone_) look_whether_it_is_gone();
   if (out_of_range_) look_where_it_begins();
-  scratch_.resize(kMostAtOnce);
+  scratch_.resize(kMostEvents);
   if (producer_) rd_kafka_poll(producer_->handle(), 0);
   rd_kafka_poll(consumer_->handle(), 0);
   if (reads_again_) {

@@ -18,8 +18,6 @@ using std::chrono::milliseconds;
 /// topic.metadata.propagation.max.ms (measured), after which librdkafka refuses their records.
 constexpr std::size_t kMostAsked = 4;
 
-int ms(milliseconds time) { return static_cast<int>(std::clamp<std::int64_t>(time.count(), 1, 3'600'000)); }
-
 using Entries = std::map<std::string, std::string, std::less<>>;
 
 Entries entries_of(rd_kafka_event_t* event) {

@@ -42,11 +42,6 @@ class Series {
   MetricFamily family_;
 };
 
-template <class Duration>
-double seconds(const Duration& time) {
-  return std::chrono::duration<double>(time).count();
-}
-
 /// A gauge of each partition. `value` returns nothing if it is unknown.
 void each_partition(const Status& status, std::vector<MetricFamily>& to, const char* name, const char* help,
                     const std::function<std::optional<double>(const PartitionStatus&)>& value) {

@@ -10,6 +10,11 @@
 
 namespace turnstile::metrics {
 
+template <class Duration>
+double seconds(const Duration& time) {
+  return std::chrono::duration<double>(time).count();
+}
+
 /// Appends a gauge without labels.
 void add_gauge(std::vector<::prometheus::MetricFamily>& to, std::string name, std::string help, double value);
 /// Appends the gauges. A value that is unknown has no line.

@@ -34,11 +34,6 @@ const Buckets kTimes{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025,
 const Buckets kRebalanceTimes{0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300};
 const Buckets kSizes{1, 2, 5, 10, 20, 50, 100, 200, 500, 1'000, 2'000, 5'000};
 
-template <class Duration>
-double seconds(const Duration& time) {
-  return std::chrono::duration<double>(time).count();
-}
-
 /// `times` values of the same size.
 void observe_many(Histogram& histogram, const Buckets& buckets, double value, std::int64_t times) {
   if (times <= 0) return;

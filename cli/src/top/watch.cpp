@@ -16,7 +16,7 @@ using std::chrono::milliseconds;
 /// A single look needs two samples that are this far apart, for a rate: the default of consumer.commit_interval is 1 s.
 constexpr milliseconds kWatch{2'000};
 /// How long a single look waits for a source that makes no progress.
-constexpr milliseconds kPatience{10'000};
+constexpr milliseconds kWatchPatience{10'000};
 /// How long the end waits for requests that no server answers.
 constexpr milliseconds kStop{500};
 
@@ -56,7 +56,7 @@ Model Watch::model() const {
 
 bool Watch::knows_enough() const {
   using State = Source::State;
-  const auto is_late = [&](const Source& source) { return gatherer_.now() - source.moved >= kPatience; };
+  const auto is_late = [&](const Source& source) { return gatherer_.now() - source.moved >= kWatchPatience; };
   for (const auto* source : {&news_.kafka_source, &news_.token_source, &news_.database_source}) {
     if (source->state == State::asking && !is_late(*source)) return false;
   }
@@ -70,7 +70,8 @@ void Watch::give_up() {
   for (auto* source : {&news_.kafka_source, &news_.token_source, &news_.database_source}) {
     if (source->state != Source::State::asking) continue;
     source->state = Source::State::unavailable;
-    source->why = fmt::format("no answer for {}{}", duration(kPatience), source->why.empty() ? "" : "; " + source->why);
+    source->why =
+        fmt::format("no answer for {}{}", duration(kWatchPatience), source->why.empty() ? "" : "; " + source->why);
   }
 }
 

@@ -12,7 +12,7 @@ namespace {
 /// the lease ends.
 constexpr int kRenewals = 3;
 /// The longest wait before the thread looks at the clock again while there are claims.
-constexpr std::chrono::milliseconds kLookAgain{500};
+constexpr std::chrono::milliseconds kLookAtLeases{500};
 /// The pause after a failed renewal: lease / kPausesInLease, up to kLongestPause.
 constexpr int kPausesInLease = 20;
 constexpr std::chrono::milliseconds kLongestPause{500};
@@ -82,7 +82,7 @@ PeriodicThread::Time LeaseRenewer::look() {
   if (wakes_at_ == Clock::time_point::max()) return PeriodicThread::kWhenWoken;
   // The wait does not count the time for which the machine is suspended.
   if (const auto now = Clock::now(); now < wakes_at_)
-    return std::chrono::steady_clock::now() + std::min<Clock::duration>(wakes_at_ - now, kLookAgain);
+    return std::chrono::steady_clock::now() + std::min<Clock::duration>(wakes_at_ - now, kLookAtLeases);
   const auto due = std::find_if(held_.begin(), held_.end(), [&](const Held& held) {
     return !held.claims.empty() && held.since + held.lease / kRenewals <= wakes_at_;
   });

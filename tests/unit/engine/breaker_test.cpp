@@ -61,19 +61,19 @@ class BreakerTest : public test::EngineTest {
   static constexpr breaking kSoon{.percent = 50, .least = 6, .window = 10s, .open_for = 150ms};
 };
 
-struct ModeCase {
+struct BreakerCase {
   const char* name;
   Pipeline (*in)(Pipeline);
 };
-void PrintTo(const ModeCase& mode, std::ostream* out) { *out << mode.name; }
+void PrintTo(const BreakerCase& mode, std::ostream* out) { *out << mode.name; }
 
-class BreakerModes : public BreakerTest, public ::testing::WithParamInterface<ModeCase> {};
+class BreakerModes : public BreakerTest, public ::testing::WithParamInterface<BreakerCase> {};
 
 INSTANTIATE_TEST_SUITE_P(Each, BreakerModes,
-                         ::testing::Values(ModeCase{"at_least_once", [](Pipeline p) { return p; }},
-                                           ModeCase{"transactional",
-                                                    [](Pipeline p) { return std::move(p) | transactional(); }},
-                                           ModeCase{"leased", [](Pipeline p) { return std::move(p) | leased(); }}),
+                         ::testing::Values(BreakerCase{"at_least_once", [](Pipeline p) { return p; }},
+                                           BreakerCase{"transactional",
+                                                       [](Pipeline p) { return std::move(p) | transactional(); }},
+                                           BreakerCase{"leased", [](Pipeline p) { return std::move(p) | leased(); }}),
                          [](const auto& mode) { return std::string(mode.param.name); });
 
 TEST_P(BreakerModes, no_attempt_counts_while_it_is_open_and_all_take_effect_once) {

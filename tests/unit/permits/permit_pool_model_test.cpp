@@ -202,7 +202,7 @@ int in_every_order(MakeFixture make_world, Bodies... bodies) {
     EXPECT_FALSE(threads.is_stuck());
     world->check();
     path = path_after(std::move(path));
-    if (path.empty() || testing::Test::HasFailure()) return orders;
+    if (path.empty() || ::testing::Test::HasFailure()) return orders;
   }
 }
 

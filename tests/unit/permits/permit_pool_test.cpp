@@ -20,9 +20,9 @@ using tokens::Count;
 using tokens::Micros;
 using tokens::Order;
 
-constexpr Micros kNever = std::numeric_limits<Micros>::max();
+constexpr Micros kNoEnd = std::numeric_limits<Micros>::max();
 
-Order order(Order::Kind kind, Count total) { return {kind, "psp", total}; }
+Order an_order(Order::Kind kind, Count total) { return {kind, "psp", total}; }
 
 /// Takes all free permits, one at a time.
 Count take_all(PermitPool& pool) {
@@ -62,8 +62,8 @@ class HotThreads {
 
 TEST(PermitPool, loses_no_permit_when_deadlines_pass_while_threads_give_back) {
   PermitPool pool([] { return Micros{0}; }, [] {});
-  pool.open_until(kNever);
-  pool.order(order(Order::Kind::open, 4));
+  pool.open_until(kNoEnd);
+  pool.order(an_order(Order::Kind::open, 4));
   {
     HotThreads hot(pool, 2);
     for (int i = 0; i < 10'000; ++i) {
@@ -77,16 +77,16 @@ TEST(PermitPool, loses_no_permit_when_deadlines_pass_while_threads_give_back) {
 
 TEST(PermitPool, keeps_the_sum_of_free_in_use_and_surrendered_whatever_is_ordered_meanwhile) {
   PermitPool pool([] { return Micros{0}; }, [] {});
-  pool.open_until(kNever);
+  pool.open_until(kNoEnd);
   Count opened = 8, surrendered = 0;
-  pool.order(order(Order::Kind::open, opened));
+  pool.order(an_order(Order::Kind::open, opened));
   {
     HotThreads hot(pool, 2);
     for (int i = 0; i < 5'000; ++i) {
       if (i % 500 == 0) hot.wait();
       if (i % 3 == 0) pool.cancel();
-      pool.order(order(Order::Kind::surrender, surrendered += 3));
-      pool.order(order(Order::Kind::open, opened += 3));
+      pool.order(an_order(Order::Kind::surrender, surrendered += 3));
+      pool.order(an_order(Order::Kind::open, opened += 3));
     }
   }
   // No thread has a permit: all that was ordered has been surrendered, and the rest is free.
@@ -98,8 +98,8 @@ TEST(PermitPool, keeps_the_sum_of_free_in_use_and_surrendered_whatever_is_ordere
 class PermitLine : public ::testing::Test {
  protected:
   PermitLine() {
-    pool_.open_until(kNever);
-    pool_.order(order(Order::Kind::open, 2));
+    pool_.open_until(kNoEnd);
+    pool_.order(an_order(Order::Kind::open, 2));
     held_ = pool_.try_take(2);
   }
   std::uint64_t wait(const std::string& name, PermitPool::Party party, Count count = 1, bool urgent = false) {
@@ -162,7 +162,7 @@ TEST_F(PermitLine, is_not_held_up_by_a_request_above_the_limit_until_the_limit_i
   EXPECT_TRUE(pool_.try_take(1)) << "nobody waits who could be served";
   pool_.limit(4);
   EXPECT_EQ(pool_.demand().least, 4U);
-  pool_.order(order(Order::Kind::open, 6));
+  pool_.order(an_order(Order::Kind::open, 6));
   EXPECT_EQ(served_, "14");
 }
 
@@ -174,7 +174,7 @@ TEST_F(PermitLine, reports_how_many_running_callers_took_at_once_while_nobody_wa
   pool_.limit(4);
   wait("1", 0);
   EXPECT_EQ(pool_.demand().least, 1U);
-  pool_.order(order(Order::Kind::open, 3));
+  pool_.order(an_order(Order::Kind::open, 3));
   EXPECT_EQ(served_, "1");
   EXPECT_EQ(pool_.demand().least, 1U) << "one of the two uses a single permit";
   serve_all();

@@ -21,7 +21,7 @@ using ::testing::IsEmpty;
 using turnstile::testing::MemoryTokenLog;
 using turnstile::testing::MemoryTokenTopic;
 
-constexpr MemberId kBilling = 7, kMailer = 9;
+constexpr MemberId kBillingId = 7, kMailerId = 9;
 
 /// What two members write, with one second between the events.
 struct Log {
@@ -42,12 +42,12 @@ struct Log {
   }
   /// Positions 0 to 5: both members join, billing gets all four permits and gives two back, and mailer gets those.
   void both() {
-    join(kBilling, "billing");
-    keep(kBilling, 4, 4);
-    join(kMailer, "mailer");
-    keep(kMailer, 8, 2);
-    keep(kBilling, 4, 2, 2);
-    keep(kMailer, 8, 2);
+    join(kBillingId, "billing");
+    keep(kBillingId, 4, 4);
+    join(kMailerId, "mailer");
+    keep(kMailerId, 8, 2);
+    keep(kBillingId, 4, 2, 2);
+    keep(kMailerId, 8, 2);
   }
   [[nodiscard]] std::unique_ptr<ports::TokenLog> open() const { return std::make_unique<MemoryTokenLog>(topic); }
   [[nodiscard]] State state_at(Position position) const {
@@ -108,8 +108,8 @@ TEST(TokenReader, shows_who_held_what_after_each_position) {
 
 TEST(TokenReader, shows_what_is_set_aside_of_a_limit) {
   Log log;
-  log.join(kBilling, "billing");
-  log.write(kBilling, Acquire{.line = {.limiter = "psp", .limit = 8, .wants = 9, .set_aside = 3}});
+  log.join(kBillingId, "billing");
+  log.write(kBillingId, Acquire{.line = {.limiter = "psp", .limit = 8, .wants = 9, .set_aside = 3}});
   TokenReader reader(log.open());
   reader.start(1);
   EXPECT_EQ(reader.next().details, "psp: wants 9, busy 0, given back 0, 3 set aside");
@@ -123,9 +123,9 @@ TEST(TokenReader, shows_what_is_set_aside_of_a_limit) {
 
 TEST(TokenReader, shows_no_record_before_the_one_before_it_whatever_clocks_say) {
   Log log;
-  log.join(kBilling, "billing");
+  log.join(kBillingId, "billing");
   log.time_ms = 500;  // from a writer whose clock is behind
-  log.write(kBilling, Acquire{.line = {.limiter = "psp", .limit = 8, .wants = 1}});
+  log.write(kBillingId, Acquire{.line = {.limiter = "psp", .limit = 8, .wants = 1}});
   TokenReader reader(log.open());
   reader.start(0);
   EXPECT_EQ(reader.next().time_ms, 1'000);
@@ -163,8 +163,8 @@ TEST(TokenReader, tells_what_changed_nothing_and_why) {
   log.both();
   log.topic->append("rubbish", 9'000);
   log.keep(99, 1, 1);
-  log.seq[kBilling] = 0;
-  log.keep(kBilling, 4, 4);
+  log.seq[kBillingId] = 0;
+  log.keep(kBillingId, 4, 4);
   log.write(0, LimitSet{.limiter = "psp", .limit = kMostPermits + 1, .seen = 5});
   TokenReader reader(log.open());
   reader.start(6);
@@ -187,8 +187,8 @@ TEST(TokenReader, tells_what_changed_nothing_and_why) {
 TEST(TokenReader, tells_whose_permits_came_back_when_a_member_ends) {
   Log log;
   log.both();
-  log.write(kMailer, Expire{.member = kBilling, .silent_since = 5});
-  log.write(kMailer, Left{});
+  log.write(kMailerId, Expire{.member = kBillingId, .silent_since = 5});
+  log.write(kMailerId, Left{});
   TokenReader reader(log.open());
   reader.start(6);
   const TokenRecord expired = reader.next();
@@ -255,7 +255,7 @@ TEST(TokenReader, without_a_snapshot_a_log_that_was_cut_off_tells_nothing_of_hol
 TEST(TokenReader, a_snapshot_of_an_older_log_of_this_name_does_not_count) {
   Log old, log;
   old.both();
-  log.join(kBilling, "billing");
+  log.join(kBillingId, "billing");
   log.topic->save(save(old.state_at(5)));
   TokenReader reader(log.open());
   reader.start(reader.end());

@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "tests/support/read_file.hpp"
+#include "tests/unit/repository/root.hpp"
 #include "turnstile/code.hpp"
 #include "turnstile/error.hpp"
 
@@ -23,8 +24,6 @@ namespace fs = std::filesystem;
 
 using turnstile::Code;
 using turnstile::test::read_file;
-
-const fs::path root{TURNSTILE_SOURCE_DIR};
 
 /// Where the codes are made, and where the functions are that put them into a line.
 bool defines_codes(const std::string& file) {

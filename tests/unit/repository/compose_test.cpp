@@ -16,18 +16,18 @@
 #include <vector>
 
 #include "tests/support/read_file.hpp"
+#include "tests/unit/repository/root.hpp"
 #include "turnstile/config.hpp"
 
 namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path root{TURNSTILE_SOURCE_DIR};
-const fs::path folder = root / "compose";
+const fs::path compose_folder = root / "compose";
 
 using turnstile::test::read_file;
 
-YAML::Node compose() { return YAML::LoadFile((folder / "compose.yaml").string()); }
+YAML::Node compose() { return YAML::LoadFile((compose_folder / "compose.yaml").string()); }
 
 std::vector<std::string> keys(const YAML::Node& map) {
   std::vector<std::string> names;
@@ -152,7 +152,7 @@ TEST(Compose, pins_its_images) {
     const auto image = service.second["image"].as<std::string>();
     EXPECT_TRUE(built.contains(image) || std::regex_match(image, pinned)) << image << ": name a version";
   }
-  std::istringstream dockerfile{read_file(folder / "Dockerfile")};
+  std::istringstream dockerfile{read_file(compose_folder / "Dockerfile")};
   int bases = 0;
   for (std::string line; std::getline(dockerfile, line);) {
     std::smatch from;
@@ -173,11 +173,11 @@ TEST(Compose, names_files_that_are_there) {
         EXPECT_TRUE(file["volumes"][source]) << volume << ": the volume is not declared";
         continue;
       }
-      EXPECT_TRUE(fs::exists(folder / source)) << volume << ": there is no such file in the source tree";
+      EXPECT_TRUE(fs::exists(compose_folder / source)) << volume << ": there is no such file in the source tree";
       ++mounted;
     }
     if (const auto build = service.second["build"]) {
-      const auto context = folder / build["context"].as<std::string>();
+      const auto context = compose_folder / build["context"].as<std::string>();
       EXPECT_TRUE(fs::equivalent(context, root)) << context;
       EXPECT_TRUE(fs::exists(context / build["dockerfile"].as<std::string>())) << build["dockerfile"];
     }
@@ -189,7 +189,7 @@ TEST(Compose, names_files_that_are_there) {
 fs::path mounted_file(const YAML::Node& service, const std::string& inside) {
   for (const auto& volume : words(service["volumes"])) {
     const auto colon = volume.find(':');
-    if (volume.substr(colon + 1, inside.size()) == inside) return folder / volume.substr(0, colon);
+    if (volume.substr(colon + 1, inside.size()) == inside) return compose_folder / volume.substr(0, colon);
   }
   ADD_FAILURE() << inside << ": nothing is mounted there";
   return {};
@@ -254,7 +254,7 @@ TEST(Compose, every_verb_is_one_of_the_command_lines) {
 }
 
 TEST(Compose, the_image_is_built_with_the_packages_that_dev_installs) {
-  const auto in_image = packages_between(read_file(folder / "Dockerfile"), "--no-install-recommends", "&&");
+  const auto in_image = packages_between(read_file(compose_folder / "Dockerfile"), "--no-install-recommends", "&&");
   std::istringstream dev{read_file(root / "dev")};
   std::set<std::string> wanted;
   bool inside = false;

@@ -16,6 +16,7 @@
 #include "cli/src/exit_code.hpp"
 #include "config/settings_table.hpp"
 #include "tests/support/read_file.hpp"
+#include "tests/unit/repository/root.hpp"
 #include "tokens/apply.hpp"
 #include "tokens/snapshot.hpp"
 #include "tokens/wire.hpp"
@@ -24,8 +25,6 @@
 namespace {
 
 namespace fs = std::filesystem;
-
-const fs::path root{TURNSTILE_SOURCE_DIR};
 
 using turnstile::test::read_file;
 

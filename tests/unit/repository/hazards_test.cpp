@@ -10,13 +10,12 @@
 #include <string>
 
 #include "tests/support/read_file.hpp"
+#include "tests/unit/repository/root.hpp"
 
 namespace {
 
 namespace fs = std::filesystem;
 using turnstile::test::read_file;
-
-const fs::path root{TURNSTILE_SOURCE_DIR};
 
 /// By name, the first place that cites it ("FILE:LINE").
 std::map<std::string, std::string> cited_in(const std::string& file, const std::string& text) {

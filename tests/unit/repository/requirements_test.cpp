@@ -11,12 +11,11 @@
 #include <vector>
 
 #include "tests/support/read_file.hpp"
+#include "tests/unit/repository/root.hpp"
 
 namespace {
 
 namespace fs = std::filesystem;
-
-const fs::path root{TURNSTILE_SOURCE_DIR};
 
 using turnstile::test::read_file;
 

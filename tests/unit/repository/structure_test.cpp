@@ -14,11 +14,11 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/unit/repository/root.hpp"
+
 namespace {
 
 namespace fs = std::filesystem;
-
-const fs::path root{TURNSTILE_SOURCE_DIR};
 
 bool begins_with_any(std::string_view text, std::initializer_list<std::string_view> prefixes) {
   return std::any_of(prefixes.begin(), prefixes.end(), [&](auto prefix) { return text.starts_with(prefix); });

@@ -11,16 +11,16 @@
 namespace turnstile::tokens {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 constexpr Micros kMs = 1'000;
 constexpr Micros kLease = 8'000 * kMs;
 constexpr Micros kMargin = kLease / 8;
 
 /// A log, and members that read each record at once. Their pools obey each order at once.
-class TokensMember : public testing::Test {
+class TokensMember : public ::testing::Test {
  protected:
   Member& add(const std::string& client) {
     MemberSettings settings;

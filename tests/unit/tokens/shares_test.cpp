@@ -11,13 +11,13 @@
 namespace turnstile::tokens {
 namespace {
 
-struct Divided {
+struct DividedShares {
   std::vector<Count> shares;
   bool starved = false;
 };
 
-Divided divided(Count capacity, std::vector<Wish> wishes) {
-  Divided result;
+DividedShares divided(Count capacity, std::vector<Wish> wishes) {
+  DividedShares result;
   result.starved = divide(capacity, wishes);
   for (const Wish& wish : wishes) result.shares.push_back(wish.share);
   return result;
@@ -49,7 +49,7 @@ TEST(TokensShares, what_is_left_of_a_step_goes_to_all_by_one) {
 }
 
 TEST(TokensShares, with_more_members_than_permits_the_first_in_line_have_them) {
-  const Divided result = divided(2, {{.wants = 5}, {.wants = 5}, {.wants = 5}});
+  const DividedShares result = divided(2, {{.wants = 5}, {.wants = 5}, {.wants = 5}});
   EXPECT_EQ(result.shares, (Shares{1, 1, 0}));
   EXPECT_TRUE(result.starved);
   EXPECT_FALSE(divided(3, {{.wants = 5}, {.wants = 5}, {.wants = 5}}).starved);

@@ -14,7 +14,7 @@ namespace {
 
 /// A pass over a large inbox takes minutes.
 constexpr Patience kReading{3'600'000};
-constexpr int kRowsAtOnce = 20'000;
+constexpr int kEffectsAtOnce = 20'000;
 /// A row of `inbox i`, by milliseconds since 1970.
 constexpr std::string_view kAtTheseTimes =
     "($4::bigint IS NULL OR i.seen_at >= timestamptz 'epoch' + $4::bigint * interval '1 millisecond') "
@@ -236,10 +236,10 @@ void AuditSnapshot::each_effect(
       "WHERE i.handler = $1::smallint AND i.record_offset BETWEEN r.first AND r.last",
       {impl_->handler, arrays.slots, arrays.begins, arrays.lasts});
   for (;;) {
-    const Rows rows = impl_->session.run("FETCH " + std::to_string(kRowsAtOnce) + " FROM effects");
+    const Rows rows = impl_->session.run("FETCH " + std::to_string(kEffectsAtOnce) + " FROM effects");
     for (std::size_t row = 0; row < rows.size(); ++row)
       on_row(rows.get<std::int32_t>(row, 0), rows.get<Offset>(row, 1), *rows.at(row, 2));
-    if (rows.size() < kRowsAtOnce) break;
+    if (rows.size() < kEffectsAtOnce) break;
   }
   impl_->session.run("CLOSE effects");
 }

@@ -9,9 +9,9 @@ namespace turnstile::postgres {
 namespace {
 
 /// Groups are counted over the whole table.
-constexpr Patience kCounting{600'000};
+constexpr Patience kCountingLetters{600'000};
 /// The rows that one statement of a search looks at. With a header or a text it reads their whole records.
-constexpr std::int64_t kRowsAtOnce = 10'000, kRecordsAtOnce = 1'000;
+constexpr std::int64_t kLettersAtOnce = 10'000, kRecordsAtOnce = 1'000;
 
 /// The conditions of a statement, and their arguments.
 class Where {
@@ -238,7 +238,7 @@ DeadPage Admin::dead(const DeadFilter& filter) {
   } else if (filter.id) {
     page.letters = summaries(ask(matches(filter, after, std::nullopt, most)));
   } else {
-    const std::int64_t step = reads_records ? kRecordsAtOnce : kRowsAtOnce;
+    const std::int64_t step = reads_records ? kRecordsAtOnce : kLettersAtOnce;
     do {
       const auto end = place_at(ask(end_of_step(filter, after, step)));
       const auto missing = most - static_cast<std::int64_t>(page.letters.size());
@@ -256,7 +256,7 @@ DeadPage Admin::dead(const DeadFilter& filter) {
 
 DeadGroups Admin::dead_groups(const DeadFilter& filter, bool by_error) {
   const Statement statement = count_groups(filter, by_error);
-  const Rows rows = session_->ask(statement.sql, statement.arguments, kCounting);
+  const Rows rows = session_->ask(statement.sql, statement.arguments, kCountingLetters);
   DeadGroups all;
   for (std::size_t row = 0; row < rows.size(); ++row) {
     all.groups.push_back({.handler = rows.get<std::string>(row, 0),

@@ -7,7 +7,7 @@ namespace turnstile::postgres {
 
 namespace {
 
-constexpr int kRowsAtOnce = 5'000;
+constexpr int kRetriesAtOnce = 5'000;
 /// Whether the relay has still to send it.
 const std::string kHasEntry = "EXISTS (SELECT FROM retry_due d WHERE d.due_at = r.due_at AND d.id = r.id)";
 /// Its number in the outbox, if the broker refused the record of this attempt. Few messages are in this shard.
@@ -82,7 +82,7 @@ std::int64_t Admin::retry_now(const RetryFilter& filter, bool also_sent) {
         session_
             ->ask(
                 "WITH old AS MATERIALIZED (SELECT r.id, r.due_at FROM retry r WHERE" + std::string(kOfFilter) + "AND " +
-                    which + " ORDER BY r.id LIMIT " + std::to_string(kRowsAtOnce) +
+                    which + " ORDER BY r.id LIMIT " + std::to_string(kRetriesAtOnce) +
                     " FOR UPDATE), gone AS (DELETE FROM retry_due d USING old WHERE d.due_at = old.due_at AND d.id = old.id), "
                     "now AS (UPDATE retry r SET due_at = clock_timestamp() FROM old WHERE r.id = old.id "
                     "RETURNING r.due_at, r.id, r.shard) "
@@ -90,7 +90,7 @@ std::int64_t Admin::retry_now(const RetryFilter& filter, bool also_sent) {
                 arguments_of(filter))
             .affected());
     all += some;
-    if (some < kRowsAtOnce) return all;
+    if (some < kRetriesAtOnce) return all;
   }
 }
 
@@ -99,7 +99,7 @@ std::int64_t Admin::drop_retries(const RetryFilter& filter) {
   for (;;) {
     const Rows rows = session_->ask(
         "WITH gone AS (DELETE FROM retry WHERE id IN (SELECT r.id FROM retry r WHERE" + std::string(kOfFilter) +
-            "ORDER BY r.id LIMIT " + std::to_string(kRowsAtOnce) +
+            "ORDER BY r.id LIMIT " + std::to_string(kRetriesAtOnce) +
             " FOR UPDATE) RETURNING *), dead_now AS ("
             "INSERT INTO dead (handler, slot, incarnation, record_offset, message_id, reason, error, attempts, "
             "record_timestamp, record_key, record_payload, header_names, header_values) "
@@ -113,7 +113,7 @@ std::int64_t Admin::drop_retries(const RetryFilter& filter) {
         arguments_of(filter));
     const auto some = rows.get<std::int64_t>(0, 0);
     all += some;
-    if (some < kRowsAtOnce) return all;
+    if (some < kRetriesAtOnce) return all;
   }
 }
 

@@ -14,7 +14,7 @@ namespace turnstile::postgres {
 namespace {
 
 /// A time in milliseconds. Absent for NULL.
-std::optional<Timestamp> time_in(const PGresult* rows, int row, int column) {
+std::optional<Timestamp> optional_time_in(const PGresult* rows, int row, int column) {
   if (PQgetisnull(rows, row, column)) return std::nullopt;
   return Timestamp(std::chrono::milliseconds(int64_in(rows, row, column)));
 }
@@ -80,7 +80,7 @@ std::vector<ports::Admission> Session::admit_requests(std::span<const ports::Inb
       return RequestWindow(window_, {int64_in(rows, row, 2), int64_in(rows, row, 3), int64_in(rows, row, 4),
                                      std::string(bytes_in(rows, row, 5))});
     };
-    book.add(id_in(rows, row), {time_in(rows, row, 1), window()});
+    book.add(id_in(rows, row), {optional_time_in(rows, row, 1), window()});
   }
   std::vector<ports::Admission> admissions;
   for (const ports::InboxEntry& entry : entries) {
