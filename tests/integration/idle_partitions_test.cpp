@@ -8,6 +8,7 @@
 #include <string>
 
 #include "gap_reader.hpp"
+#include "tests/support/delete_records.hpp"
 #include "tests/support/running.hpp"
 #include "tests/support/world.hpp"
 #include "turnstile/kafka/admin.hpp"
@@ -18,22 +19,23 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Writes to partition 0, in transactions.
+/// Writes in transactions.
 class TransactionalProducer {
  public:
-  explicit TransactionalProducer(std::string topic) : topic_(std::move(topic)) {
+  explicit TransactionalProducer(const std::string& topic) : TransactionalProducer(topic, topic) {}
+  TransactionalProducer(const std::string& id, std::string topic) : topic_(std::move(topic)) {
     auto* conf = rd_kafka_conf_new();
     for (const auto& [key, value] : {std::pair<const char*, std::string>{"bootstrap.servers", kafka_servers()},
-                                     {"transactional.id", topic_ + "-producer"}})
+                                     {"transactional.id", id + "-producer"}})
       rd_kafka_conf_set(conf, key, value.c_str(), nullptr, 0);
     handle_.reset(rd_kafka_new(RD_KAFKA_PRODUCER, conf, nullptr, 0));
     expect(rd_kafka_init_transactions(handle_.get(), 30'000));
   }
   void begin() { expect(rd_kafka_begin_transaction(handle_.get())); }
   /// Returns once the broker has them.
-  void send(int n) {
+  void send(int n, int partition = 0) {
     for (int i = 0; i < n; ++i)
-      rd_kafka_producev(handle_.get(), RD_KAFKA_V_TOPIC(topic_.c_str()), RD_KAFKA_V_PARTITION(0),
+      rd_kafka_producev(handle_.get(), RD_KAFKA_V_TOPIC(topic_.c_str()), RD_KAFKA_V_PARTITION(partition),
                         RD_KAFKA_V_VALUE(const_cast<char*>("x"), 1), RD_KAFKA_V_END);
     EXPECT_EQ(rd_kafka_flush(handle_.get(), 30'000), RD_KAFKA_RESP_ERR_NO_ERROR);
   }
@@ -64,6 +66,25 @@ class IdlePartitions : public ::testing::Test {
     return std::make_unique<Running>(std::move(config), [this](Consumer& app) {
       app.topic(world->topic(), [this](const Message&, Context&) { ++ran; });
     });
+  }
+  /// The group's, as an earlier owner or an operator left it.
+  void set_offset(Offset offset) const {
+    const auto reader = world->broker().open_consumer();
+    struct Nothing final : ports::AssignmentListener {
+      std::vector<TopicPartitionOffset> on_assigned(std::span<const TopicPartition> of) override {
+        assigned = of.size();
+        return {};
+      }
+      void on_revoked(std::span<const TopicPartition>, bool) override {}
+      std::size_t assigned = 0;
+    } listener;
+    reader->subscribe({world->topic()}, listener);
+    ASSERT_TRUE(eventually([&] {
+      reader->poll(20ms);
+      return listener.assigned == 1;
+    }));
+    reader->commit(std::vector<ports::OffsetCommit>{{{world->topic(), 0}, offset}}, true);
+    reader->close();
   }
   bool commits(Offset offset) {
     return eventually([&] { return world->committed(0) == offset; }, 30s);
@@ -122,25 +143,7 @@ TEST_F(IdlePartitions, are_committed_behind_a_marker_that_an_earlier_owner_had_n
   producer.begin();
   producer.send(3);
   producer.commit();
-  {
-    Config config = world->config();
-    const auto reader = world->broker().open_consumer();
-    struct Nothing final : ports::AssignmentListener {
-      std::vector<TopicPartitionOffset> on_assigned(std::span<const TopicPartition> of) override {
-        assigned = of.size();
-        return {};
-      }
-      void on_revoked(std::span<const TopicPartition>, bool) override {}
-      std::size_t assigned = 0;
-    } listener;
-    reader->subscribe({world->topic()}, listener);
-    ASSERT_TRUE(eventually([&] {
-      reader->poll(20ms);
-      return listener.assigned == 1;
-    }));
-    reader->commit(std::vector<ports::OffsetCommit>{{{world->topic(), 0}, 3}}, true);
-    reader->close();
-  }
+  set_offset(3);
   ASSERT_EQ(world->committed(0), 3);
   const auto app = consumer();
   EXPECT_TRUE(commits(4)) << world->committed(0) << app->log_text();
@@ -186,6 +189,53 @@ TEST_F(IdlePartitions, without_an_offset_of_the_group_are_committed_where_readin
   world->publish("later", "later");
   const auto app = consumer("latest");
   EXPECT_TRUE(eventually([&] { return ran == 1; })) << app->log_text();
+}
+
+/// Otherwise the group would keep an offset that is not in the log, and with "latest" skip what comes while no consumer
+/// runs.
+TEST_F(IdlePartitions, are_committed_where_they_are_read_if_the_groups_offset_is_not_in_the_log) {
+  for (const std::string reset : {"earliest", "latest"}) {
+    for (const Offset offset : {100, 2}) {  // behind the end, and below the first record
+      world = std::make_unique<World>(1);
+      world->publish(10);
+      const auto end = world->broker().open_consumer()->ends({{{world->topic(), 0}}}, 10s).front().value_or(0);
+      ASSERT_GT(end, 5);
+      delete_before(world->topic(), 0, end);
+      set_offset(offset);
+      ASSERT_EQ(world->committed(0), offset);
+      {
+        const auto app = consumer(reset);
+        EXPECT_TRUE(commits(end)) << reset << offset << " " << world->committed(0) << app->log_text();
+      }
+      ran = 0;
+      world->publish("later", "later");
+      const auto app = consumer(reset);
+      EXPECT_TRUE(eventually([&] { return ran == 1; })) << reset << offset << app->log_text();
+    }
+  }
+}
+
+/// More partitions than are read at once, and those of open transactions are read again and again.
+TEST_F(IdlePartitions, are_all_committed_while_transactions_are_open_in_many_others) {
+  constexpr int kOpen = 80;
+  world = std::make_unique<World>(2 * kOpen);
+  TransactionalProducer done(world->topic()), open(world->topic() + "2", world->topic());
+  done.begin();
+  for (int p = 0; p < 2 * kOpen; ++p) done.send(1, p);
+  done.commit();
+  open.begin();
+  for (int p = 0; p < kOpen; ++p) open.send(1, p);
+  const auto app = consumer();
+  const auto committed = [&] {
+    int count = 0;
+    std::vector<TopicPartition> all;
+    for (int p = 0; p < 2 * kOpen; ++p) all.push_back({world->topic(), p});
+    for (const auto& offset : world->broker().open_consumer()->committed(all, 10s))
+      count += offset && offset->offset == 2 ? 1 : 0;
+    return count;
+  };
+  EXPECT_TRUE(eventually([&] { return committed() == 2 * kOpen; }, 60s)) << committed();
+  open.abort();
 }
 
 }  // namespace

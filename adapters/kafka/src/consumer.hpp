@@ -58,6 +58,8 @@ class KafkaConsumer final : public ports::BrokerConsumer, private ClientEvents {
     std::optional<Offset> next{};        ///< the offset after the last record taken, or where reading begins
     std::optional<Offset> read_up_to{};  ///< where reading began, or the end of a gap
     std::optional<Offset> next_seen{};   ///< `next` at the last look_at_idle_partitions()
+    int idle_looks = 0;                  ///< how many looks in a row saw no record come
+    std::optional<Offset> quiet_end{};   ///< see is_read_up_to()
     std::optional<Offset> gap_asked{};   ///< the end of the partition when the last question about a gap was asked
     SteadyClock::time_point gap_asked_at{};
   };
@@ -85,7 +87,9 @@ class KafkaConsumer final : public ports::BrokerConsumer, private ClientEvents {
   std::span<rd_kafka_message_t*> drain(rd_kafka_queue_t* queue, const TopicPartition& from, std::size_t most);
   std::size_t without_errors(std::span<rd_kafka_message_t*> fresh, const TopicPartition& from);
   void look_at_idle_partitions();
-  void look_at_idle(const TopicPartition& at, Assigned& assigned);
+  bool look_at_idle(const TopicPartition& at, Assigned& assigned);
+  void find_positions(const std::vector<TopicPartition>& unsure);
+  bool is_read_up_to(const TopicPartition& at, Assigned& assigned, Offset end);
   void settle_seeks();
   bool try_seek(const TopicPartition& at, Offset to);
   void look_at_error(rd_kafka_resp_err_t code, const std::string& reason, const std::string& topic,
@@ -100,7 +104,7 @@ class KafkaConsumer final : public ports::BrokerConsumer, private ClientEvents {
   FetcherWakeup wakeup_;
   const std::optional<std::int64_t> reset_to_;  ///< where a group without an offset begins to read
   GapReader gaps_;
-  SteadyClock::time_point next_look_at_idle_{};
+  SteadyClock::time_point next_look_at_idle_{}, next_positions_{};
   Queue main_queue_;
   ports::AssignmentListener* listener_ = nullptr;
   std::unordered_map<TopicPartition, Assigned> assigned_;

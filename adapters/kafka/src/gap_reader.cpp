@@ -35,15 +35,16 @@ GapReader::~GapReader() {
   while (!readings_.empty()) end(readings_.begin());
 }
 
-void GapReader::ask(const TopicPartition& at, Offset from) {
-  if (readings_.size() >= kMostReadings || readings_.contains(at)) return;
+bool GapReader::ask(const TopicPartition& at, Offset from) {
+  if (readings_.size() >= kMostReadings || readings_.contains(at)) return false;
   if (!client_) {
     client_ = Client::open(Role::consumer, reader_settings(settings_), nullptr);  // the consumer's own client logs
     queue_.reset(rd_kafka_queue_new(client_->handle()));
   }
   Topic topic{rd_kafka_topic_new(client_->handle(), at.topic.c_str(), nullptr)};
-  if (!topic || rd_kafka_consume_start_queue(topic.get(), at.partition, from, queue_.get()) != 0) return;
+  if (!topic || rd_kafka_consume_start_queue(topic.get(), at.partition, from, queue_.get()) != 0) return false;
   readings_.emplace(at, Reading{std::move(topic), from, Clock::now() + kReadFor});
+  return true;
 }
 
 std::vector<Gap> GapReader::found() {

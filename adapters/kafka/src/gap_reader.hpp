@@ -30,8 +30,8 @@ class GapReader {
   GapReader(const GapReader&) = delete;
   GapReader& operator=(const GapReader&) = delete;
 
-  /// Begins to read, unless the partition is read already, or too many are.
-  void ask(const TopicPartition& at, Offset from);
+  /// Begins to read. False: too many partitions are being read, or this one is.
+  bool ask(const TopicPartition& at, Offset from);
   /// The gaps found since the last call. Where a record follows, or no broker answers for some seconds, there is none.
   std::vector<Gap> found();
   /// How many partitions are being read.
