@@ -24,8 +24,6 @@ constexpr milliseconds kPatience{3'000};
 /// How often topics are looked up again: new partitions are rare, a missing topic may be created soon. A look-up opens
 /// a client of its own.
 constexpr seconds kCountAgain{60}, kMissingAgain{5};
-/// Each of these requests waits for an answer of its own.
-constexpr int kMostBeginsAtOnce = 200;
 constexpr seconds kOpenLogAgain{5};
 constexpr milliseconds kChangeTimeout{15'000};
 
