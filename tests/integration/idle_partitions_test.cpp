@@ -39,6 +39,12 @@ class TransactionalProducer {
                         RD_KAFKA_V_VALUE(const_cast<char*>("x"), 1), RD_KAFKA_V_END);
     EXPECT_EQ(rd_kafka_flush(handle_.get(), 30'000), RD_KAFKA_RESP_ERR_NO_ERROR);
   }
+  /// A transaction of so many records.
+  void write(int n) {
+    begin();
+    send(n);
+    commit();
+  }
   void commit() { expect(rd_kafka_commit_transaction(handle_.get(), 30'000)); }
   void abort() { expect(rd_kafka_abort_transaction(handle_.get(), 30'000)); }
 
@@ -96,9 +102,7 @@ class IdlePartitions : public ::testing::Test {
 
 TEST_F(IdlePartitions, are_committed_behind_the_marker_of_a_transaction) {
   TransactionalProducer producer(world->topic());
-  producer.begin();
-  producer.send(3);
-  producer.commit();
+  producer.write(3);
   const auto app = consumer();
   EXPECT_TRUE(commits(4)) << world->committed(0) << app->log_text();
   EXPECT_EQ(ran, 3);
@@ -111,18 +115,14 @@ TEST_F(IdlePartitions, are_committed_behind_an_aborted_transaction) {
   producer.abort();
   const auto app = consumer();
   EXPECT_TRUE(commits(3)) << world->committed(0) << app->log_text();
-  producer.begin();
-  producer.send(1);
-  producer.commit();
+  producer.write(1);
   EXPECT_TRUE(commits(5)) << world->committed(0) << app->log_text();
   EXPECT_EQ(ran, 1);
 }
 
 TEST_F(IdlePartitions, are_not_committed_beyond_a_transaction_that_is_open) {
   TransactionalProducer producer(world->topic());
-  producer.begin();
-  producer.send(1);
-  producer.commit();
+  producer.write(1);
   producer.begin();
   producer.send(5);
   {
@@ -140,9 +140,7 @@ TEST_F(IdlePartitions, are_not_committed_beyond_a_transaction_that_is_open) {
 
 TEST_F(IdlePartitions, are_committed_behind_a_marker_that_an_earlier_owner_had_not_passed) {
   TransactionalProducer producer(world->topic());
-  producer.begin();
-  producer.send(3);
-  producer.commit();
+  producer.write(3);
   set_offset(3);
   ASSERT_EQ(world->committed(0), 3);
   const auto app = consumer();
@@ -152,11 +150,7 @@ TEST_F(IdlePartitions, are_committed_behind_a_marker_that_an_earlier_owner_had_n
 
 TEST_F(IdlePartitions, have_no_gap_where_a_record_follows) {
   TransactionalProducer producer(world->topic());
-  for (int i = 0; i < 2; ++i) {  // records 0 and 2, markers 1 and 3
-    producer.begin();
-    producer.send(1);
-    producer.commit();
-  }
+  for (int i = 0; i < 2; ++i) producer.write(1);  // records 0 and 2, markers 1 and 3
   const TopicPartition at{world->topic(), 0};
   kafka::GapReader reader({{"bootstrap.servers", kafka_servers()}});
   const auto gaps_from = [&](Offset from) {

@@ -312,11 +312,11 @@ void KafkaConsumer::settle_seeks() {
   }
 }
 
-/// Both questions at once: each can wait behind a fetch.
+/// Both questions at once: each can wait behind a fetch. If no thread can be started, one after the other.
 std::vector<std::optional<std::pair<Offset, Offset>>> KafkaConsumer::bounds(std::span<const TopicPartition> of,
                                                                             milliseconds timeout) {
-  auto asked =
-      std::async(std::launch::async, [&] { return ask_for_edges(*client_, of, RD_KAFKA_OFFSET_BEGINNING, timeout); });
+  auto asked = std::async(std::launch::async | std::launch::deferred,
+                          [&] { return ask_for_edges(*client_, of, RD_KAFKA_OFFSET_BEGINNING, timeout); });
   const auto last = ask_for_edges(*client_, of, RD_KAFKA_OFFSET_END, timeout);
   const auto first = asked.get();
   std::vector<std::optional<std::pair<Offset, Offset>>> bounds;

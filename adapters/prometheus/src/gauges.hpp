@@ -3,6 +3,7 @@
 
 #include <prometheus/metric_family.h>
 
+#include <chrono>
 #include <string>
 #include <vector>
 

@@ -5,7 +5,6 @@
 
 #include "engine/engine.hpp"
 #include "engine/engine_shared.hpp"
-#include "engine/kafka_pace.hpp"
 #include "turnstile/error.hpp"
 
 namespace turnstile::detail {
