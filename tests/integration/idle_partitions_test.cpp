@@ -155,11 +155,11 @@ TEST_F(IdlePartitions, have_no_gap_where_a_record_follows) {
   kafka::GapReader reader({{"bootstrap.servers", kafka_servers()}});
   const auto gaps_from = [&](Offset from) {
     reader.ask(at, from);
-    EXPECT_EQ(reader.open(), 1U);
+    EXPECT_EQ(reader.being_read(), 1U);
     std::vector<std::pair<Offset, Offset>> gaps;
     EXPECT_TRUE(eventually([&] {
       for (const auto& gap : reader.found()) gaps.emplace_back(gap.from, gap.to);
-      return reader.open() == 0;
+      return reader.being_read() == 0;
     }));
     return gaps;
   };
@@ -183,6 +183,15 @@ TEST_F(IdlePartitions, without_an_offset_of_the_group_are_committed_where_readin
   world->publish("later", "later");
   const auto app = consumer("latest");
   EXPECT_TRUE(eventually([&] { return ran == 1; })) << app->log_text();
+}
+
+/// As on a machine that has no threads or descriptors left.
+TEST_F(IdlePartitions, are_left_as_they_are_if_no_client_can_be_opened) {
+  kafka::GapReader reader(
+      {{"bootstrap.servers", kafka_servers()}, {"security.protocol", "ssl"}, {"ssl.ca.location", "/missing/ca.pem"}});
+  EXPECT_FALSE(reader.ask({world->topic(), 0}, 0));
+  EXPECT_EQ(reader.being_read(), 0U);
+  EXPECT_TRUE(reader.found().empty());
 }
 
 /// Otherwise the group would keep an offset that is not in the log, and with "latest" skip what comes while no consumer

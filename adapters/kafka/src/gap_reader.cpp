@@ -11,7 +11,7 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr seconds kReadFor{10};
+constexpr seconds kReadFor{10}, kOpenAgain{30};
 /// Beginning and ending each takes librdkafka some microseconds, in which the consumer's thread does nothing else.
 constexpr std::size_t kMostReadings = 64;
 
@@ -37,13 +37,23 @@ GapReader::~GapReader() {
 
 bool GapReader::ask(const TopicPartition& at, Offset from) {
   if (readings_.size() >= kMostReadings || readings_.contains(at)) return false;
-  if (!client_) {
-    client_ = Client::open(Role::consumer, reader_settings(settings_), nullptr);  // the consumer's own client logs
-    queue_.reset(rd_kafka_queue_new(client_->handle()));
-  }
+  if (!client_ && !open()) return false;
   Topic topic{rd_kafka_topic_new(client_->handle(), at.topic.c_str(), nullptr)};
   if (!topic || rd_kafka_consume_start_queue(topic.get(), at.partition, from, queue_.get()) != 0) return false;
   readings_.emplace(at, Reading{std::move(topic), from, Clock::now() + kReadFor});
+  return true;
+}
+
+/// A consumer goes on without it, say where no thread can be started.
+bool GapReader::open() {
+  if (Clock::now() < open_again_) return false;
+  try {
+    client_ = Client::open(Role::consumer, reader_settings(settings_), nullptr);  // the consumer's own client logs
+  } catch (const Error&) {
+    open_again_ = Clock::now() + kOpenAgain;
+    return false;
+  }
+  queue_.reset(rd_kafka_queue_new(client_->handle()));
   return true;
 }
 

@@ -30,12 +30,12 @@ class GapReader {
   GapReader(const GapReader&) = delete;
   GapReader& operator=(const GapReader&) = delete;
 
-  /// Begins to read. False: too many partitions are being read, or this one is.
+  /// Begins to read. False: too many partitions are being read, or this one is, or no client can be opened.
   bool ask(const TopicPartition& at, Offset from);
   /// The gaps found since the last call. Where a record follows, or no broker answers for some seconds, there is none.
   std::vector<Gap> found();
   /// How many partitions are being read.
-  [[nodiscard]] std::size_t open() const noexcept { return readings_.size(); }
+  [[nodiscard]] std::size_t being_read() const noexcept { return readings_.size(); }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -45,10 +45,12 @@ class GapReader {
     Clock::time_point until;
   };
 
+  bool open();
   void end(std::map<TopicPartition, Reading>::iterator reading);
 
   const Settings settings_;
   std::shared_ptr<Client> client_;
+  Clock::time_point open_again_{};
   Queue queue_;
   std::map<TopicPartition, Reading> readings_;
 };
