@@ -40,6 +40,7 @@ rd_kafka_resp_err_t on_response(rd_kafka_t*, int, const char*, int32_t, int16_t 
 }
 
 rd_kafka_resp_err_t on_new(rd_kafka_t* rk, const rd_kafka_conf_t*, void* opaque, char*, size_t) {
+  state_of(opaque).opened = true;
   return rd_kafka_interceptor_add_on_response_received(rk, "turnstile", &on_response, opaque);
 }
 
@@ -100,6 +101,8 @@ void Client::start(Role role, const Settings& settings) {
   std::array<char, 512> why{};
   handle_ =
       rd_kafka_new(role == Role::producer ? RD_KAFKA_PRODUCER : RD_KAFKA_CONSUMER, conf.get(), why.data(), why.size());
+  // If it fails once it has called on_new, librdkafka has freed parts of `conf`, and freeing it again crashes (2.0.2).
+  if (!handle_ && state_->opened) (void)conf.release();
   if (!handle_)
     throw ConfigError(
         {fmt::format("kafka: librdkafka {} rejects the settings: {}", rd_kafka_version_str(), why.data())});

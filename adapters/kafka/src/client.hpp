@@ -35,6 +35,7 @@ struct ClientState {
   std::string group;
   ClientEvents* events = nullptr;
   std::vector<std::shared_ptr<WakeUpEvent>> wake_ups;  ///< librdkafka writes to them
+  bool opened = false;                                 ///< librdkafka has called on_new
   std::atomic<bool> been_up{false};
   std::atomic<bool> down{false};
   mutable std::mutex failure_mutex;
