@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "tests/integration/page_commands.hpp"
 #include "tests/support/cli.hpp"
@@ -210,6 +211,29 @@ TEST_F(Retries, a_message_that_fails_at_each_attempt_is_one_dead_letter) {
   EXPECT_EQ(counted["duplicates"], 1);
   EXPECT_EQ(counted["run"], 1);
   EXPECT_EQ(counted["retries_over"], 2);
+}
+
+// The relay cannot remove the entry of what it sent while a transaction has locked it: that of the handler does, and may
+// wait for its COMMIT.
+TEST_F(Retries, a_message_whose_entry_is_locked_is_sent_once) {
+  World world(1);
+  const std::string config = toml(world, "4s..4s");
+  Process consumer = world.consumer(config);
+  world.publish("a1", "throw-once:" + world.folder() + "/a1", "a");
+  ASSERT_TRUE(eventually([&] { return stored(world) == "1"; }, 60s)) << world.output();
+  std::thread locking([&] {
+    EXPECT_EQ(world.query("WITH due AS (SELECT id FROM retry_due FOR UPDATE) "
+                          "SELECT count(*) || pg_sleep(6)::text FROM due"),
+              "1");
+  });
+  EXPECT_TRUE(eventually([&] { return effects_of(world, "a") == "a1"; }, 60s)) << world.output();
+  locking.join();
+  EXPECT_TRUE(eventually([&] { return world.caught_up() && stored(world) == "0"; }, 30s)) << world.output();
+  Cli cli;
+  configure(cli, config);
+  const auto rewind = cli.run("rewind", world.topic(), "--to", "1h ago", "--dry-run", "--json");
+  ASSERT_EQ(rewind.code, 0) << rewind.err;
+  EXPECT_EQ(Json::parse(rewind.out)["records"], 2);
 }
 
 // By default the name of its handler is the topic's too.

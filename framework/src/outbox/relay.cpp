@@ -150,32 +150,42 @@ void Relay::fall_asleep() {
   sender_.reset();
 }
 
-/// Returns how many records it found.
+/// Returns how many records it found that it had not sent yet.
 std::size_t Relay::send_some() {
   auto records = outbox_->waiting(shards_, settings_.batch, settings_.batch_bytes);
-  if (records.empty()) return 0;
-  const std::size_t found = records.size();
-  std::erase_if(records, [&](const ports::OutboxRecord& record) {
-    if (record.unreadable.empty()) return false;
-    put_aside(record, record.unreadable);
-    return true;
+  const auto sent_before = std::exchange(sent_retries_, {});
+  const auto first_sent = std::stable_partition(records.begin(), records.end(), [&](const ports::OutboxRecord& record) {
+    return !record.due_us || !sent_before.contains({record.id, *record.due_us});
   });
-  if (records.empty()) return found;
-  std::vector<OwnedMessage> messages;
-  messages.reserve(records.size());
-  for (const auto& record : records) messages.push_back(record.message);
-  TURNSTILE_FAILPOINT("before-relay");
-  const auto fates = sender_->send(messages);
-  TURNSTILE_FAILPOINT("after-relay");
-  std::vector<const ports::OutboxRecord*> sent, refused;
-  for (std::size_t i = 0; i < records.size(); ++i) {
-    if (fates[i].kind == ports::BrokerSender::Fate::Kind::sent) sent.push_back(&records[i]);
-    if (fates[i].kind == ports::BrokerSender::Fate::Kind::refused) refused.push_back(&records[i]);
+  std::vector<const ports::OutboxRecord*> to_send, sent, refused;
+  for (auto record = records.begin(); record != first_sent; ++record) {
+    if (record->unreadable.empty()) to_send.push_back(&*record);
+    else put_aside(*record, record->unreadable);
+  }
+  for (auto record = first_sent; record != records.end(); ++record) sent.push_back(&*record);
+  if (!to_send.empty()) {
+    const auto fates = send(to_send);
+    for (std::size_t i = 0; i < to_send.size(); ++i) {
+      if (fates[i].kind == ports::BrokerSender::Fate::Kind::sent) sent.push_back(to_send[i]);
+      if (fates[i].kind == ports::BrokerSender::Fate::Kind::refused) refused.push_back(to_send[i]);
+    }
   }
   // First the sent records: they must not be sent again, even if a later step fails.
   if (!sent.empty()) outbox_->remove(sent);
-  for (const ports::OutboxRecord* record : refused) send_alone(*record);
-  return found;
+  for (const auto* record : sent)
+    if (record->due_us) sent_retries_.insert({record->id, *record->due_us});
+  for (const auto* record : refused) send_alone(*record);
+  return static_cast<std::size_t>(first_sent - records.begin());
+}
+
+std::vector<ports::BrokerSender::Fate> Relay::send(const std::vector<const ports::OutboxRecord*>& records) {
+  std::vector<OwnedMessage> messages;
+  messages.reserve(records.size());
+  for (const auto* record : records) messages.push_back(record->message);
+  TURNSTILE_FAILPOINT("before-relay");
+  auto fates = sender_->send(messages);
+  TURNSTILE_FAILPOINT("after-relay");
+  return fates;
 }
 
 /// A broker refuses a batch as a whole, including records that it would accept. Each record is then sent alone, to find

@@ -9,8 +9,10 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "support/run_log.hpp"
@@ -57,6 +59,7 @@ class Relay {
   bool wake_up(Time now, bool rung);
   void fall_asleep();
   std::size_t send_some();
+  std::vector<ports::BrokerSender::Fate> send(const std::vector<const ports::OutboxRecord*>& records);
   void send_alone(const ports::OutboxRecord& record);
   void put_aside(const ports::OutboxRecord& record, const std::string& why);
   void look_for_due(Time now);
@@ -73,6 +76,9 @@ class Relay {
   bool found_some_ = false;
   std::optional<std::chrono::milliseconds> next_due_{};  ///< when it looked last
   std::vector<ports::OutboxShard> shards_;
+  /// The stored retries of the last round: number and due time. remove() leaves an entry that a transaction has locked,
+  /// for example that of the handler. It is removed later, and not sent again.
+  std::set<std::pair<std::int64_t, std::int64_t>> sent_retries_;
   Time keep_again_{}, found_at_{}, look_for_due_at_{};
   std::chrono::milliseconds due_pause_{0};  ///< between two looks for due messages
 

@@ -39,6 +39,9 @@ class WatchedOutbox final : public ports::Outbox {
   std::atomic<int> found_none{0};           ///< looks for messages that found none
   std::atomic<int> looked_for_due{0};       ///< by an owner of shards
   std::atomic<bool> others_are_due{false};  ///< messages of shards that it does not have
+  std::atomic<int> removals{0};
+  std::atomic<bool> all_are_retries{false};  ///< returns all as stored retries
+  std::atomic<bool> locked{false};           ///< remove() leaves them, as if transactions had locked them
 
   std::vector<ports::OutboxShard> keep_shards(const std::string& owner, std::chrono::milliseconds lease) override {
     return outbox_->keep_shards(owner, lease);
@@ -48,6 +51,8 @@ class WatchedOutbox final : public ports::Outbox {
                                            std::size_t bytes) override {
     auto records = outbox_->waiting(shards, most, bytes);
     if (records.empty()) ++found_none;
+    for (auto& record : records)
+      if (all_are_retries) record.due_us = 1;
     return records;
   }
   ports::OutboxDue release_due(std::span<const ports::OutboxShard> shards, std::size_t most) override {
@@ -56,7 +61,10 @@ class WatchedOutbox final : public ports::Outbox {
     if (others_are_due) due.next = 0ms;
     return due;
   }
-  void remove(std::span<const ports::OutboxRecord* const> records) override { outbox_->remove(records); }
+  void remove(std::span<const ports::OutboxRecord* const> records) override {
+    if (!locked) outbox_->remove(records);
+    ++removals;
+  }
   std::optional<std::int64_t> refuse(const ports::OutboxRecord& record, const std::string& why) override {
     return outbox_->refuse(record, why);
   }
@@ -192,6 +200,22 @@ TEST_F(RelayTest, looks_less_and_less_often_for_what_another_relay_must_send) {
   const auto one = relay("one", rare);
   ASSERT_TRUE(test::eventually([&] { return outbox->looked_for_due >= 5; }));
   EXPECT_GE(std::chrono::steady_clock::now() - began, 20ms + 40ms + 80ms + 160ms);
+}
+
+TEST_F(RelayTest, sends_a_stored_retry_once_while_its_entry_is_locked) {
+  outbox->all_are_retries = outbox->locked = true;
+  const auto one = relay();
+  store_retry("1", 0ms);
+  one->ring_when_due(0ms);
+  ASSERT_TRUE(test::eventually([&] { return outbox->removals >= 3; }));
+  store_retry("2", 0ms);
+  ASSERT_TRUE(test::eventually([&] { return sent().size() >= 2; }));
+  const int removals = outbox->removals;
+  ASSERT_TRUE(test::eventually([&] { return outbox->removals >= removals + 3; }));
+  const int found_none = outbox->found_none;
+  outbox->locked = false;
+  EXPECT_TRUE(test::eventually([&] { return outbox->found_none > found_none; })) << "they are removed in the end";
+  EXPECT_THAT(sent(), ElementsAre("1", "2"));
 }
 
 TEST_F(RelayTest, of_two_one_sends) {

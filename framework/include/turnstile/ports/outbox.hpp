@@ -85,7 +85,8 @@ class Outbox {
   /// order of their times. Stored messages that are due are counted with them. Without shards it only looks. Only the
   /// owner of the shards calls it: two that moved messages of one key at once could change their order.
   virtual OutboxDue release_due(std::span<const OutboxShard> shards, std::size_t most) = 0;
-  /// Removes records that were sent. Records that were removed already are ignored.
+  /// Removes records that were sent. Records that were removed already are ignored. A stored retry that a transaction has
+  /// locked may stay: waiting() returns it again until it is removed, or until its message is settled.
   virtual void remove(std::span<const OutboxRecord* const> records) = 0;
   /// Marks a record that the broker will never accept. The records behind it continue. Returns its number for operators;
   /// absent: it is gone already.
