@@ -356,6 +356,7 @@ TEST_F(CliLimits, replay_says_who_held_what_at_a_position_or_a_time) {
   EXPECT_GE(by_time["position"], position);
   // If several records have the same millisecond, the last one counts. A member may hold more permits than it uses.
   EXPECT_EQ(by_time["permits"], json("log", "replay", "--at", by_time["position"].dump())["permits"]);
+  ASSERT_FALSE(by_time["permits"].empty()) << "at " << time << ": " << by_time << ", before: " << then;
   EXPECT_GE(by_time["permits"][0]["held"], 3);
   const auto text = cli_.run("log", "replay", "--at", std::to_string(position));
   EXPECT_THAT(text.out, AllOf(HasSubstr("after position " + std::to_string(position) + " (20"), HasSubstr("billing@")));
