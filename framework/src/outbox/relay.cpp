@@ -171,9 +171,7 @@ std::size_t Relay::send_some() {
     }
   }
   // First the sent records: they must not be sent again, even if a later step fails.
-  if (!sent.empty()) outbox_->remove(sent);
-  for (const auto* record : sent)
-    if (record->due_us) sent_retries_.insert({record->id, *record->due_us});
+  if (!sent.empty()) remove(sent);
   for (const auto* record : refused) send_alone(*record);
   return static_cast<std::size_t>(first_sent - records.begin());
 }
@@ -194,7 +192,13 @@ void Relay::send_alone(const ports::OutboxRecord& record) {
   const auto fate = sender_->send({&record.message, 1}).front();
   if (fate.kind == ports::BrokerSender::Fate::Kind::refused) put_aside(record, fate.why);
   const ports::OutboxRecord* const sent = &record;
-  if (fate.kind == ports::BrokerSender::Fate::Kind::sent) outbox_->remove({&sent, 1});
+  if (fate.kind == ports::BrokerSender::Fate::Kind::sent) remove({&sent, 1});
+}
+
+void Relay::remove(std::span<const ports::OutboxRecord* const> sent) {
+  outbox_->remove(sent);
+  for (const auto* record : sent)
+    if (record->due_us) sent_retries_.insert({record->id, *record->due_us});
 }
 
 void Relay::put_aside(const ports::OutboxRecord& record, const std::string& why) {

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -61,6 +62,7 @@ class Relay {
   std::size_t send_some();
   std::vector<ports::BrokerSender::Fate> send(const std::vector<const ports::OutboxRecord*>& records);
   void send_alone(const ports::OutboxRecord& record);
+  void remove(std::span<const ports::OutboxRecord* const> sent);
   void put_aside(const ports::OutboxRecord& record, const std::string& why);
   void look_for_due(Time now);
   void wait();
