@@ -20,9 +20,6 @@ namespace {
 constexpr std::string_view kHistory =
     "pg_catalog.floor(extract(epoch FROM pg_catalog.pg_postmaster_start_time()) * 1000000)::bigint";
 
-/// An array as a parameter is written (SELECT $7::uuid[]). Otherwise PostgreSQL counts the elements of each one, expects
-/// fewer than in the plan that it could keep, and plans the statement anew each time: 0.16 ms of a transaction of three
-/// messages, twice as long as running it (measured).
 /// An array is written (SELECT $7::uuid[]). Otherwise PostgreSQL counts the elements of each one, takes a plan for so many
 /// for cheaper than the plan that it could keep, and plans the statement anew each time: 0.16 ms of a transaction of three
 /// messages, twice as long as it runs (measured).
