@@ -298,9 +298,9 @@ TEST_F(HaltedTokens, are_refused_to_those_who_wait_already) {
   EXPECT_TRUE(tokens_.acquire("psp", 0ms)) << "those who gave up hold nothing";
 }
 
-class Held : public ::testing::TestWithParam<OnHold> {
+class HeldPermits : public ::testing::TestWithParam<OnHold> {
  protected:
-  Held() { tokens_.limit("psp", 1); }
+  HeldPermits() { tokens_.limit("psp", 1); }
   bool free() { return static_cast<bool>(tokens_.acquire("psp", 0ms)); }
   /// Runs until something has expired.
   void expire() {
@@ -320,7 +320,7 @@ class Held : public ::testing::TestWithParam<OnHold> {
   }();
 };
 
-TEST_P(Held, for_too_long_is_cancelled_kept_or_taken_back_as_the_policy_says) {
+TEST_P(HeldPermits, for_too_long_is_cancelled_kept_or_taken_back_as_the_policy_says) {
   expire();
   EXPECT_EQ(tokens_.counts().held_too_long, 1u);
   EXPECT_EQ(held_.lost.stop_requested(), GetParam() != OnHold::keep);
@@ -330,7 +330,7 @@ TEST_P(Held, for_too_long_is_cancelled_kept_or_taken_back_as_the_policy_says) {
                                                                        : KeepAnswer::lost);
 }
 
-TEST_P(Held, past_the_hard_bound_is_taken_back_whatever_the_policy) {
+TEST_P(HeldPermits, past_the_hard_bound_is_taken_back_whatever_the_policy) {
   EXPECT_TRUE(eventually([&] {
     run_(1'000, 1s);
     return tokens_.counts().taken_back == 1;
@@ -351,7 +351,7 @@ std::string name_of(const ::testing::TestParamInfo<OnHold>& tested) {
   return "";
 }
 
-INSTANTIATE_TEST_SUITE_P(Each, Held, ::testing::Values(OnHold::cancel, OnHold::keep, OnHold::release), name_of);
+INSTANTIATE_TEST_SUITE_P(Each, HeldPermits, ::testing::Values(OnHold::cancel, OnHold::keep, OnHold::release), name_of);
 
 TEST(Expiry, handles_no_more_at_once_than_it_may_and_says_how_many_are_left) {
   ExpiryStrategy::Run run;
