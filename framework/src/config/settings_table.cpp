@@ -80,8 +80,9 @@ std::span<const Setting<ConsumerSettings>> consumer_keys() {
   static constexpr std::array kKeys{
       line<Number<0, kMostThreads>, &S::workers, S>("workers", "0", "0: as many as the limits allow, from 4 to 64",
                                                     "Threads that run handlers."),
-      line<Number<1>, &S::window, S>("window", "10000", {},
-                                     "The largest number of messages taken from one partition and not settled."),
+      line<Number<1>, &S::window, S>(
+          "window", "10000", {},
+          "The largest number of messages taken from one partition and not settled. A partition begins with 2,500, and takes twice as many as before when it ran dry."),
       line<Number<1>, &S::window_bytes, S>(
           "window_bytes", "16777216", {},
           "The approximate memory that these messages may take. librdkafka's own queue comes on top: `queued.max.messages.kbytes`, which is 16 MiB for each partition here."),

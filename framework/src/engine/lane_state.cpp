@@ -1,5 +1,7 @@
 #include "engine/lane_state.hpp"
 
+#include <algorithm>
+
 namespace turnstile::detail {
 
 std::vector<TopicPartition> partitions_of(const std::vector<LanePtr>& lanes) {
@@ -19,6 +21,23 @@ void LaneState::look_at(const Pauses& pauses) {
   paused = pauses.hold(place.at);
   waits_for_pauses = pauses.unknown && topic.needs_store() && !topic.fails_open();
   lane.pause_keys(pauses.keys_in(place.at));
+}
+
+std::size_t LaneState::most_unsettled(const Window& limits) const noexcept { return std::min(window, limits.messages); }
+
+/// At least a quarter of the window: each take costs a lock, so taking records one by one would be expensive.
+bool LaneState::has_room(const Window& limits) const noexcept {
+  const std::size_t most = most_unsettled(limits);
+  return lane.unsettled() + std::max<std::size_t>(most / 4, 1) <= most &&
+         lane.bytes() <= limits.bytes - limits.bytes / 4;
+}
+
+void LaneState::widen_if_dry(const Window& limits, SteadyTime now) {
+  if (!was_full || window >= limits.messages) return;
+  const bool waits_for_its_unit = topic.runner.plan().order == Order::partition && lane.running() > 0;
+  if (waits_for_its_unit || lane.ready(now)) return;  // it needs no more
+  window *= 2;
+  was_full = false;
 }
 
 LaneState::Before what_was_settled(const LaneState& lane) {

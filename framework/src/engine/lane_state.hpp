@@ -21,6 +21,8 @@ namespace turnstile::detail {
 
 /// The limits for the unsettled messages of each partition.
 struct Window {
+  /// How many a lane takes until it runs dry. Slow handlers need no more, and a message takes 0.6 to 0.8 KB (measured).
+  static constexpr std::size_t kFirst = 2'500;
   std::size_t messages = 10'000;
   std::size_t bytes = std::size_t{16} << 20;  ///< can be exceeded by one block, because a larger message must fit
 };
@@ -44,6 +46,8 @@ struct LaneState {
   bool paused = false;                                 ///< nothing new starts, because it is paused as a whole
   bool waits_for_pauses = false;                       ///< nothing starts until the store tells what is paused
   bool wants_feed = false;                             ///< records were left in Kafka because there was no room
+  std::size_t window = Window::kFirst;                 ///< how many messages it takes, within the limits
+  bool was_full = false;                               ///< since the window grew
   std::optional<Offset> read_up_to;                    ///< used with the turn: the end that was last passed to the lane
   bool was_fed = false;                                ///< used with the turn: records were passed to the lane
   Seq looked_up = 0;                                   ///< messages before it were looked up in the inbox
@@ -78,6 +82,13 @@ struct LaneState {
   /// Whether it makes no progress because an operator, or the circuit breaker of its handler, wants that.
   [[nodiscard]] bool is_held() const;
   void look_at(const Pauses& pauses);
+  /// How many unsettled messages it may have now.
+  [[nodiscard]] std::size_t most_unsettled(const Window& limits) const noexcept;
+  /// Whether it should take messages.
+  [[nodiscard]] bool has_room(const Window& limits) const noexcept;
+  /// Lets it take more if it was full and none of its messages can start: it ran dry before it was fed again, or its
+  /// messages wait for others of their keys, for retries, or for an operator.
+  void widen_if_dry(const Window& limits, SteadyTime now);
 };
 using LanePtr = std::shared_ptr<LaneState>;
 

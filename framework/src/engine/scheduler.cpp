@@ -249,7 +249,8 @@ void Scheduler::finish(LaneUnit& unit, std::vector<UnitResult> results, WorkerSl
     slot.lanes.clear();
     const auto end = [&](LaneState& lane) {
       for (auto& block : lane.lane.take_spent()) spent.push_back(std::move(block));
-      if (lane.wants_feed && has_room(lane.lane)) {
+      lane.widen_if_dry(window_, now);
+      if (lane.wants_feed && lane.has_room(window_)) {
         lane.wants_feed = false;
         feed = true;
       }
@@ -285,12 +286,6 @@ void Scheduler::finish(LaneUnit& unit, std::vector<UnitResult> results, WorkerSl
   if (unit.looks_up && results.front().counts.duplicates > 0)
     topic.runner.services().observers.tell(&Observer::on_batch, results.front().counts);
   unit = LaneUnit{};
-}
-
-/// At least a quarter of the window: each take costs a lock, so taking records one by one would be expensive.
-bool Scheduler::has_room(const Lane& lane) const noexcept {
-  return lane.unsettled() + std::max<std::size_t>(window_.messages / 4, 1) <= window_.messages &&
-         lane.bytes() <= window_.bytes - window_.bytes / 4;
 }
 
 void Scheduler::apply_look_up(LaneUnit& unit, UnitResult& result) {

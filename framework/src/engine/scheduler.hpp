@@ -110,7 +110,6 @@ class Scheduler {
   void deliver(TopicState& topic, Permit& permit, SteadyTime asked_at);
   std::vector<DeliveredPermit> take_unused_permits(SteadyTime until);
   bool is_crowded(LaneState& lane, SteadyTime now, Missing& missing);
-  [[nodiscard]] bool has_room(const Lane& lane) const noexcept;
   bool is_quiet_for(const LanePtr& lane, Missing& missing);
   void want_no_quiet(std::span<const LanePtr> lanes);
   void join_others(LaneUnit& unit, SteadyTime now, std::size_t most);

@@ -30,11 +30,15 @@ std::vector<LanePtr> Scheduler::lanes() const {
 std::size_t Scheduler::room(LaneState& lane) {
   const std::lock_guard lock(mutex_);
   if (!lane.may_start()) return 0;  // its records stay in Kafka's client, which stops fetching when its queue is full
-  if (!has_room(lane.lane)) {
+  if (!lane.has_room(window_)) {
+    lane.was_full = true;
+    lane.widen_if_dry(window_, steady_clock::now());
+  }
+  if (!lane.has_room(window_)) {
     lane.wants_feed = true;
     return 0;
   }
-  const std::size_t count = window_.messages - lane.lane.unsettled();
+  const std::size_t count = lane.most_unsettled(window_) - lane.lane.unsettled();
   const std::size_t mean = lane.lane.mean_bytes();
   if (mean == 0) return std::min(count, kFirstTake);
   return std::clamp<std::size_t>((window_.bytes - lane.lane.bytes()) / mean, 1, count);

@@ -11,14 +11,16 @@
 
 namespace turnstile::detail {
 
-/// Messages at the offsets 0, 1, ….
-inline std::unique_ptr<ports::Block> block(const std::string& topic, std::int32_t partition, int count) {
+/// Messages at successive offsets.
+inline std::unique_ptr<ports::Block> block(const std::string& topic, std::int32_t partition, int count,
+                                           Offset first = 0, const std::optional<std::string>& key = std::nullopt) {
   std::vector<OwnedMessage> owned;
   for (int i = 0; i < count; ++i) {
     OwnedMessage message;
     message.topic = topic;
     message.partition = partition;
-    message.offset = i;
+    message.offset = first + i;
+    message.key = key;
     owned.push_back(std::move(message));
   }
   return std::make_unique<test::OwnedBlock>(std::move(owned));
