@@ -95,6 +95,11 @@ class Cluster(Run):
         subprocess.run([os.path.join(self.bin, "turnstile"), "--config", self.config, "permits", "--all"], timeout=60)
         print(f"  cluster: alive: {[process.pid for process in self.living if process.poll() is None]}", flush=True)
 
+    def await_dead(self, others=0):
+        """Until members that were killed are gone. One that was at rest is taken for dead after ten leases, by those that live."""
+        within(LEASE_S * 13, "members are left that are dead",
+               lambda: end_of_log(self)["members"] <= others + len([each for each in self.living if each.poll() is None]))
+
     def close(self):
         for process in self.living:
             if process.poll() is None:
@@ -237,9 +242,7 @@ def cluster_chaos(folder, minutes, seed):
         within(60, "the normal limit does not hold again", lambda: end_of_log(run)["limit"] == NORMAL)
         run.drain()
         idle = within(LEASE_S * 10, "permits are held although nothing runs", lambda: end_of_log(run)["held"] == 0 and end_of_log(run))
-        # One that was killed at rest is taken for dead after ten leases.
-        within(LEASE_S * 13, "members are left that are dead",
-               lambda: end_of_log(run)["members"] <= 1 + len([each for each in run.living if each.poll() is None]))
+        run.await_dead(others=1)  # the operator
         run.operator.stdin.close()
         run.operator.wait(30)
         run.finish()
