@@ -101,11 +101,12 @@ void Client::start(Role role, const Settings& settings) {
   std::array<char, 512> why{};
   handle_ =
       rd_kafka_new(role == Role::producer ? RD_KAFKA_PRODUCER : RD_KAFKA_CONSUMER, conf.get(), why.data(), why.size());
-  // If it fails once it has called on_new, librdkafka has freed parts of `conf`, and freeing it again crashes (2.0.2).
-  if (!handle_ && state_->opened) (void)conf.release();
-  if (!handle_)
+  if (!handle_) {
+    // If it fails once it has called on_new, librdkafka has freed parts of `conf`, and freeing it again crashes (2.0.2).
+    if (state_->opened) (void)conf.release();
     throw ConfigError(
         {fmt::format("kafka: librdkafka {} rejects the settings: {}", rd_kafka_version_str(), why.data())});
+  }
   (void)conf.release();  // librdkafka owns it after it has accepted it
 }
 
