@@ -190,8 +190,8 @@ TEST_F(PostgresArguments, an_error_names_the_argument) {
 
 /// Each of them is small enough. For both together, the server would end the connection.
 TEST_F(PostgresArguments, of_1_gb_together_fail_the_statement_before_it_is_sent) {
-  begin("large");
   const std::string half(std::size_t{1} << 29, 'x');
+  begin("large");
   try {
     tx().exec("SELECT length($1), length($2)", half, half);
     FAIL();
