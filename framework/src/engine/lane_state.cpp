@@ -25,17 +25,22 @@ void LaneState::look_at(const Pauses& pauses) {
 
 std::size_t LaneState::most_unsettled(const Window& limits) const noexcept { return std::min(window, limits.messages); }
 
+bool LaneState::is_dry(SteadyTime now) const {
+  const bool waits_for_its_unit = topic.runner.plan().order == Order::partition && lane.running() > 0;
+  return !waits_for_its_unit && !lane.ready(now);
+}
+
 /// At least a quarter of the window: each take costs a lock, so taking records one by one would be expensive.
-bool LaneState::has_room(const Window& limits) const noexcept {
+bool LaneState::has_room(const Window& limits, SteadyTime now) const {
   const std::size_t most = most_unsettled(limits);
-  return lane.unsettled() + std::max<std::size_t>(most / 4, 1) <= most &&
-         lane.bytes() <= limits.bytes - limits.bytes / 4;
+  const auto is_free = [&](std::size_t messages, std::size_t bytes) {
+    return lane.unsettled() + messages <= most && lane.bytes() + bytes <= limits.bytes;
+  };
+  return is_free(std::max<std::size_t>(most / 4, 1), limits.bytes / 4) || (is_free(1, 1) && is_dry(now));
 }
 
 void LaneState::widen_if_dry(const Window& limits, SteadyTime now) {
-  if (!was_full || window >= limits.messages) return;
-  const bool waits_for_its_unit = topic.runner.plan().order == Order::partition && lane.running() > 0;
-  if (waits_for_its_unit || lane.ready(now)) return;  // it needs no more
+  if (!was_full || window >= limits.messages || !is_dry(now)) return;
   window *= 2;
   was_full = false;
 }

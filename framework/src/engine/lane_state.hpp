@@ -84,10 +84,12 @@ struct LaneState {
   void look_at(const Pauses& pauses);
   /// How many unsettled messages it may have now.
   [[nodiscard]] std::size_t most_unsettled(const Window& limits) const noexcept;
+  /// Whether it needs messages: none that it has can start. All run or are settled, or they wait for others of their
+  /// keys, for retries, or for an operator.
+  [[nodiscard]] bool is_dry(SteadyTime now) const;
   /// Whether it should take messages.
-  [[nodiscard]] bool has_room(const Window& limits) const noexcept;
-  /// Lets it take more if it was full and none of its messages can start: it ran dry before it was fed again, or its
-  /// messages wait for others of their keys, for retries, or for an operator.
+  [[nodiscard]] bool has_room(const Window& limits, SteadyTime now) const;
+  /// Lets it take more if it was full, and is dry.
   void widen_if_dry(const Window& limits, SteadyTime now);
 };
 using LanePtr = std::shared_ptr<LaneState>;

@@ -250,7 +250,7 @@ void Scheduler::finish(LaneUnit& unit, std::vector<UnitResult> results, WorkerSl
     const auto end = [&](LaneState& lane) {
       for (auto& block : lane.lane.take_spent()) spent.push_back(std::move(block));
       lane.widen_if_dry(window_, now);
-      if (lane.wants_feed && lane.has_room(window_)) {
+      if (lane.wants_feed && lane.has_room(window_, now)) {
         lane.wants_feed = false;
         feed = true;
       }

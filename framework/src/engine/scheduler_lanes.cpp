@@ -30,11 +30,12 @@ std::vector<LanePtr> Scheduler::lanes() const {
 std::size_t Scheduler::room(LaneState& lane) {
   const std::lock_guard lock(mutex_);
   if (!lane.may_start()) return 0;  // its records stay in Kafka's client, which stops fetching when its queue is full
-  if (!lane.has_room(window_)) {
+  const SteadyTime now = steady_clock::now();
+  if (!lane.has_room(window_, now)) {
     lane.was_full = true;
-    lane.widen_if_dry(window_, steady_clock::now());
+    lane.widen_if_dry(window_, now);
   }
-  if (!lane.has_room(window_)) {
+  if (!lane.has_room(window_, now)) {
     lane.wants_feed = true;
     return 0;
   }

@@ -78,6 +78,15 @@ TEST_P(LaneWindow, grows_while_nothing_in_it_can_start) {
   EXPECT_EQ(lane_->lane.unsettled(), kMost);
 }
 
+TEST_P(LaneWindow, is_filled_while_nothing_in_it_can_start) {
+  scheduler_.open(lane_);
+  lane_->window = kMost;
+  lane_->lane.pause_keys({"paused"});
+  scheduler_.feed(*lane_, block("t", 0, kMost - 100, next_, "paused"));
+  next_ += kMost - 100;
+  EXPECT_EQ(fill(), 100U) << "although it is less than a quarter of the window";
+}
+
 // The messages of other keys behind those of a hot key do not wait until its slow handler has ended.
 TEST_P(LaneWindow, grows_while_the_message_of_a_hot_key_runs) {
   if (GetParam() == Order::none) return;  // any message may start
