@@ -153,10 +153,12 @@ void Relay::fall_asleep() {
 /// Returns how many records it found that it had not sent yet.
 std::size_t Relay::send_some() {
   auto records = outbox_->waiting(shards_, settings_.batch, settings_.batch_bytes);
-  const auto sent_before = std::exchange(sent_retries_, {});
-  const auto first_sent = std::stable_partition(records.begin(), records.end(), [&](const ports::OutboxRecord& record) {
-    return !record.due_us || !sent_before.contains({record.id, *record.due_us});
-  });
+  const auto first_sent =
+      sent_.empty() ? records.end() : std::stable_partition(records.begin(), records.end(), [&](const auto& record) {
+        return !sent_.contains(as_sent(record));
+      });
+  sent_.clear();
+  for (auto record = first_sent; record != records.end(); ++record) sent_.insert(as_sent(*record));
   std::vector<const ports::OutboxRecord*> to_send, sent, refused;
   for (auto record = records.begin(); record != first_sent; ++record) {
     if (record->unreadable.empty()) to_send.push_back(&*record);
@@ -196,9 +198,21 @@ void Relay::send_alone(const ports::OutboxRecord& record) {
 }
 
 void Relay::remove(std::span<const ports::OutboxRecord* const> sent) {
-  outbox_->remove(sent);
+  try {
+    outbox_->remove(sent);
+  } catch (...) {
+    for (const auto* record : sent) sent_.insert(as_sent(*record));
+    throw;
+  }
   for (const auto* record : sent)
-    if (record->due_us) sent_retries_.insert({record->id, *record->due_us});
+    if (record->due_us) sent_.insert(as_sent(*record));
+}
+
+Relay::Sent Relay::as_sent(const ports::OutboxRecord& record) {
+  std::string id;
+  for (const Header& header : record.message.headers)
+    if (header.name == ports::kMessageIdHeader) id += header.value.value_or("") + '\n';
+  return {record.shard, record.id, record.due_us.value_or(0), std::move(id)};
 }
 
 void Relay::put_aside(const ports::OutboxRecord& record, const std::string& why) {
@@ -228,7 +242,7 @@ void Relay::wait() {
 void Relay::told(bool well, const std::string& why) {
   if (std::exchange(well_, well) == well) return;
   if (well) run_log_->info("outbox: sending again");
-  else run_log_->warn(Code::outbox_paused, "outbox: nothing is sent for now; retrying: " + why);
+  else run_log_->warn(Code::outbox_paused, "outbox: messages are sent late, or not at all; retrying: " + why);
 }
 
 }  // namespace turnstile::detail

@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -78,9 +79,13 @@ class Relay {
   bool found_some_ = false;
   std::optional<std::chrono::milliseconds> next_due_{};  ///< when it looked last
   std::vector<ports::OutboxShard> shards_;
-  /// The stored retries of the last round: number and due time. remove() leaves an entry that a transaction has locked,
-  /// for example that of the handler. It is removed later, and not sent again.
-  std::set<std::pair<std::int64_t, std::int64_t>> sent_retries_;
+  /// What was sent in the last round, and may still be there: remove() leaves the entry of a stored retry that a
+  /// transaction has locked, for example that of the handler, and if it fails, it leaves all. It is removed later, and
+  /// not sent again. The record's message-id tells it from another one that got its number in a database that lost its
+  /// last transactions.
+  using Sent = std::tuple<ports::OutboxShard, std::int64_t, std::int64_t, std::string>;  // shard, id, due, message-id
+  static Sent as_sent(const ports::OutboxRecord& record);
+  std::set<Sent> sent_;
   Time keep_again_{}, found_at_{}, look_for_due_at_{};
   std::chrono::milliseconds due_pause_{0};  ///< between two looks for due messages
 

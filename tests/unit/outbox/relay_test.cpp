@@ -42,6 +42,8 @@ class WatchedOutbox final : public ports::Outbox {
   std::atomic<int> removals{0};
   std::atomic<bool> all_are_retries{false};  ///< returns all as stored retries
   std::atomic<bool> locked{false};           ///< remove() leaves them, as if transactions had locked them
+  std::atomic<bool> busy{false};             ///< remove() fails, as while another session has locked the table
+  std::atomic<bool> others{false};           ///< the records have the numbers of others, as after a failover
 
   std::vector<ports::OutboxShard> keep_shards(const std::string& owner, std::chrono::milliseconds lease) override {
     return outbox_->keep_shards(owner, lease);
@@ -51,8 +53,12 @@ class WatchedOutbox final : public ports::Outbox {
                                            std::size_t bytes) override {
     auto records = outbox_->waiting(shards, most, bytes);
     if (records.empty()) ++found_none;
-    for (auto& record : records)
+    for (auto& record : records) {
       if (all_are_retries) record.due_us = 1;
+      if (!others) continue;
+      record.message.headers = {{std::string(ports::kMessageIdHeader), "other"}};
+      record.message.payload = "other";
+    }
     return records;
   }
   ports::OutboxDue release_due(std::span<const ports::OutboxShard> shards, std::size_t most) override {
@@ -62,8 +68,9 @@ class WatchedOutbox final : public ports::Outbox {
     return due;
   }
   void remove(std::span<const ports::OutboxRecord* const> records) override {
-    if (!locked) outbox_->remove(records);
     ++removals;
+    if (busy) throw StoreBusy("locked");
+    if (!locked) outbox_->remove(records);
   }
   std::optional<std::int64_t> refuse(const ports::OutboxRecord& record, const std::string& why) override {
     return outbox_->refuse(record, why);
@@ -216,6 +223,40 @@ TEST_F(RelayTest, sends_a_stored_retry_once_while_its_entry_is_locked) {
   outbox->locked = false;
   EXPECT_TRUE(test::eventually([&] { return outbox->found_none > found_none; })) << "they are removed in the end";
   EXPECT_THAT(sent(), ElementsAre("1", "2"));
+}
+
+TEST_F(RelayTest, sends_a_record_once_while_none_can_be_removed) {
+  for (const bool retries : {false, true}) {
+    outbox->all_are_retries = retries;
+    outbox->busy = true;
+    const std::string first = retries ? "3" : "1", second = retries ? "4" : "2";
+    const auto sent_before = sent().size();
+    const auto one = relay();
+    publish(first);
+    one->ring();
+    int removals = outbox->removals;
+    ASSERT_TRUE(test::eventually([&] { return outbox->removals >= removals + 2; }));
+    publish(second);
+    ASSERT_TRUE(test::eventually([&] { return sent().size() >= sent_before + 2; })) << "the others go on";
+    removals = outbox->removals;
+    ASSERT_TRUE(test::eventually([&] { return outbox->removals >= removals + 2; }));
+    outbox->busy = false;
+    EXPECT_TRUE(test::eventually([&] { return inbox->outbox()->lag().waiting == 0; })) << "they are removed in the end";
+  }
+  EXPECT_THAT(sent(), ElementsAre("1", "2", "3", "4"));
+}
+
+TEST_F(RelayTest, sends_another_record_that_has_the_number_of_one_that_it_has_sent) {
+  outbox->busy = true;
+  const auto one = relay();
+  publish("1");
+  one->ring();
+  ASSERT_TRUE(test::eventually([&] { return outbox->removals >= 2; }));
+  outbox->others = true;
+  EXPECT_TRUE(test::eventually([&] { return sent().size() >= 2; }));
+  outbox->busy = false;
+  EXPECT_TRUE(test::eventually([&] { return inbox->outbox()->lag().waiting == 0; }));
+  EXPECT_THAT(sent(), ElementsAre("1", "other"));
 }
 
 TEST_F(RelayTest, of_two_one_sends) {
