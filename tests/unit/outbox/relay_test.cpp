@@ -11,6 +11,7 @@
 #include <mutex>
 
 #include "tests/support/eventually.hpp"
+#include "turnstile/error.hpp"
 #include "turnstile/testing/broker.hpp"
 #include "turnstile/testing/inbox.hpp"
 
