@@ -23,7 +23,7 @@ class PostgresPlans : public PostgresTest {
 };
 
 TEST_F(PostgresPlans, of_a_batch_are_kept_whatever_its_size) {
-  for (const std::size_t messages : {1, 2, 3, 7, 50}) {
+  for (const std::size_t messages : {1U, 2U, 3U, 7U, 50U}) {
     for (int i = 0; i < 15; ++i) {
       begin(std::to_string(messages) + "-" + std::to_string(i) + "-", messages);
       session_->commit();
