@@ -209,10 +209,9 @@ void Relay::remove(std::span<const ports::OutboxRecord* const> sent) {
 }
 
 Relay::Sent Relay::as_sent(const ports::OutboxRecord& record) {
-  std::string id;
-  for (const Header& header : record.message.headers)
-    if (header.name == ports::kMessageIdHeader) id += header.value.value_or("") + '\n';
-  return {record.shard, record.id, record.due_us.value_or(0), std::move(id)};
+  const Message message(record.message);
+  return {record.shard, record.id, record.due_us.value_or(0),
+          std::string(message.header(ports::kMessageIdHeader).value_or(""))};
 }
 
 void Relay::put_aside(const ports::OutboxRecord& record, const std::string& why) {
