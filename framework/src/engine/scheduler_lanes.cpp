@@ -34,10 +34,10 @@ std::size_t Scheduler::room(LaneState& lane) {
   if (!lane.has_room(window_, now)) {
     lane.was_full = true;
     lane.widen_if_dry(window_, now);
-  }
-  if (!lane.has_room(window_, now)) {
-    lane.wants_feed = true;
-    return 0;
+    if (!lane.has_room(window_, now)) {
+      lane.wants_feed = true;
+      return 0;
+    }
   }
   const std::size_t count = lane.most_unsettled(window_) - lane.lane.unsettled();
   const std::size_t mean = lane.lane.mean_bytes();
