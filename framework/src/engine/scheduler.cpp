@@ -160,16 +160,15 @@ bool Scheduler::pick_from(const LanePtr& lane, LaneUnit& unit, SteadyTime now, M
     if (entry == Entry::as_probe) breaker_.leave();
     if (probes) handler_breaker->leave();
   };
-  if (careful) {
-    lane->lane.hand_out(most, now, unit.works);
-    if (unit.works.empty() || (unit.works.front().alone && (unclaimed || !is_quiet_for(lane, missing)))) {
-      undo();
-      return false;
-    }
-  }
-  if (topic.limiter && !find_permit(topic, unit, missing)) {
+  if (careful) lane->lane.hand_out(most, now, unit.works);
+  const bool is_alone = careful && !unit.works.empty() && unit.works.front().alone;
+  if (careful && (unit.works.empty() || (is_alone && unclaimed))) {
     undo();
-    return breaker_.is_closed() && pick_look_up(lane, unit);
+    return false;
+  }
+  if ((is_alone && !is_quiet_for(lane, missing)) || (topic.limiter && !find_permit(topic, unit, missing))) {
+    undo();
+    return !wants_quiet_ && breaker_.is_closed() && pick_look_up(lane, unit);
   }
   if (!careful) lane->lane.hand_out(most, now, unit.works);
   lane->crowded_since.reset();
@@ -179,7 +178,7 @@ bool Scheduler::pick_from(const LanePtr& lane, LaneUnit& unit, SteadyTime now, M
   unit.lane = lane;
   unit.unclaimed = unclaimed;
   unit.probes = probes;
-  unit.alone = runs_alone_ = !unit.works.empty() && unit.works.front().alone;
+  unit.alone = runs_alone_ = is_alone;
   if (!unclaimed && !probes && entry == Entry::with_store) join_others(unit, now, most);
   return true;
 }

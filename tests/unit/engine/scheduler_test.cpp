@@ -266,6 +266,25 @@ TEST_F(BusyWorker, runs_a_suspect_whose_permit_came_while_others_ran) {
   EXPECT_EQ(limiter_->out, 0);
 }
 
+/// They need no permit if they have taken effect.
+TEST_F(BusyWorker, looks_up_what_waits_behind_a_suspect) {
+  open(*plain_, 1, 1);
+  take(0);
+  const auto transactional = transactional_topic(run_log_, limiter_, std::nullopt, Order::none);
+  const LanePtr lane = open(*transactional, 0, 0);
+  scheduler_.locked([&] { lane->lane.single_out({{0, 1}}); });
+  scheduler_.feed(*lane, block("t", 0, 3));
+  std::atomic<bool> took{false};
+  std::thread worker([&] { took = scheduler_.next(units_[1], *workers_[1]); });
+  EXPECT_TRUE(test::eventually([&] { return took.load(); })) << "they wait for the permit of the suspect";
+  scheduler_.stop();
+  worker.join();
+  ASSERT_TRUE(units_[1].looks_up);
+  EXPECT_EQ(units_[1].works.size(), 2U);
+  end(1);
+  end(0);
+}
+
 /// Its handler's callback releases what another lane waits for.
 TEST_F(BusyWorker, may_be_cancelled_by_a_thread_that_its_callback_needs) {
   const LanePtr lane = open(*limited_, 0, 1);
