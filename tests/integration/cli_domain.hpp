@@ -4,7 +4,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <memory>
+#include <mutex>
 #include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
 
 #include "tests/integration/cli_kafka.hpp"
 #include "tests/support/cli.hpp"
@@ -14,16 +18,25 @@
 
 namespace turnstile::test {
 
-/// Takes so many permits, one after another.
+/// Waits in line for so many permits. A limiter that is tried again and again requests more than that.
 inline std::vector<Permit> take(ports::Limiter& limiter, std::size_t count) {
-  std::vector<Permit> taken;
-  limiter.expect(static_cast<std::int64_t>(count));
+  struct Taken {
+    std::mutex mutex;
+    std::vector<Permit> permits;
+  };
+  const auto taken = std::make_shared<Taken>();
+  for (std::size_t i = 0; i < count; ++i) {
+    limiter.acquire_later(1, Priority::normal, [taken](Permit permit) {
+      const std::lock_guard lock(taken->mutex);
+      taken->permits.push_back(std::move(permit));
+    });
+  }
   EXPECT_TRUE(eventually([&] {
-    limiter.when_free([] {});
-    if (Permit permit = limiter.try_acquire()) taken.push_back(std::move(permit));
-    return taken.size() == count;
+    const std::lock_guard lock(taken->mutex);
+    return taken->permits.size() == count;
   }));
-  return taken;
+  const std::lock_guard lock(taken->mutex);
+  return std::move(taken->permits);
 }
 
 /// Each test has a token log of its own.
