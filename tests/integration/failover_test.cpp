@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -15,6 +16,8 @@
 #include "tests/support/postgres_schema.hpp"
 #include "tests/support/process.hpp"
 #include "tests/support/read_file.hpp"
+#include "turnstile/error.hpp"
+#include "turnstile/inbox.hpp"
 #include "turnstile/postgres/migrations.hpp"
 #include "turnstile/postgres/store.hpp"
 #include "turnstile/testing/broker.hpp"
@@ -163,6 +166,50 @@ TEST(PostgresFailover, what_the_replica_had_not_heard_of_takes_effect_once_or_is
   EXPECT_EQ(times.size(), static_cast<std::size_t>(published));
   EXPECT_THAT(times, Each(1));
   EXPECT_EQ(number("SELECT count(*) FROM turnstile.dead WHERE reason = 'unknown'"), 50) << "their records were lost";
+}
+
+/// With synchronous replication, a COMMIT waits for the replica. If its session is terminated, it stands without it.
+TEST(PostgresFailover, what_a_caller_is_told_is_done_is_on_the_synchronous_replica) {
+  if (!postgres_url()) GTEST_SKIP() << kNoPostgres;
+  PrimaryAndReplica servers;
+  const PostgresSettings settings{.url = Secret(servers.url())};
+  postgres::migrate_up(settings, postgres::embedded_migration_list());
+  const auto sql = [&](const std::string& text) { return Sql(servers.url()).one(text); };
+  Sql(servers.url()).exec("CREATE TABLE effect (what text)");
+  Sql(servers.url()).exec("ALTER SYSTEM SET synchronous_standby_names = '*'");
+  Inbox inbox(postgres::open_store(settings));
+  const auto pay = [&] {
+    return inbox.once("charge", "r1",
+                      [](Context& context) { context.tx().exec("INSERT INTO effect VALUES ('paid')"); });
+  };
+  inbox.once("charge", "r0", [](Context&) {});  // registers the handler
+  sql("SELECT pg_reload_conf()");
+  ASSERT_TRUE(
+      eventually([&] { return sql("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'") == "1"; }));
+  ASSERT_TRUE(servers.in_step());
+  servers.cut();
+
+  std::atomic<bool> told{false};
+  std::thread caller([&] {
+    while (!told) {
+      try {
+        pay();
+        told = true;
+      } catch (const StoreUnavailable&) {
+        std::this_thread::yield();
+      }
+    }
+  });
+  const std::string waiting = "FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+  const auto waits = [&] { return sql("SELECT count(*) " + waiting) != "0"; };
+  EXPECT_TRUE(eventually(waits)) << "its COMMIT";
+  sql("SELECT count(pg_terminate_backend(pid)) " + waiting);
+  EXPECT_TRUE(eventually([&] { return sql("SELECT count(*) FROM effect") == "1"; })) << "it stands on the primary";
+  EXPECT_TRUE(eventually([&] { return told || waits(); })) << "the answer to the next call";
+  EXPECT_FALSE(told) << "the replica has nothing of it";
+  servers.fail_over();
+  caller.join();
+  EXPECT_EQ(sql("SELECT count(*) FROM effect"), "1");
 }
 
 }  // namespace

@@ -200,8 +200,14 @@ constexpr std::string_view kJoin = R"(
 INSERT INTO @.inbox (handler, id, slot, record_offset, fingerprint)
 VALUES ($1::smallint, $2::uuid, 0, $3::bigint, $4::bigint) ON CONFLICT DO NOTHING)";
 
+/// A caller that learns that an id is done does not ask again. With synchronous replication, a COMMIT whose wait was
+/// cancelled (its session was terminated) is visible, but a standby may not have it. A record in the log makes this
+/// statement wait until the standbys have all that precedes it; an xid alone does not.
 constexpr std::string_view kFind = R"(
-SELECT i.fingerprint, r.body FROM @.inbox i LEFT JOIN @.response r ON r.handler = i.handler AND r.id = i.id
+SELECT i.fingerprint, r.body,
+       CASE WHEN pg_catalog.current_setting('synchronous_standby_names') <> ''
+            THEN pg_catalog.pg_logical_emit_message(true, 'turnstile', ''::text) END
+  FROM @.inbox i LEFT JOIN @.response r ON r.handler = i.handler AND r.id = i.id
  WHERE i.handler = $1::smallint AND i.id = $2::uuid)";
 
 /// A response that outlived its id is overwritten.
