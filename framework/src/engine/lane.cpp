@@ -49,31 +49,39 @@ void Lane::mark(Entry& entry) {
   if (entry.alone) entry.attempt = std::max(entry.attempt, suspect->second + 1);
 }
 
-void Lane::hand_out(std::size_t most, SteadyTime now, std::vector<Work>& out) {
+void Lane::hand_out(std::size_t most, SteadyTime now, std::vector<Work>& out, bool past_suspects) {
   release_due(now);
   switch (order_) {
     case Order::partition: hand_out_in_sequence(most, out); break;
-    case Order::key: hand_out_by_key(most, out); break;
-    case Order::none: hand_out_free(most, out); break;
+    case Order::key: hand_out_by_key(most, out, past_suspects); break;
+    case Order::none: hand_out_free(most, out, past_suspects); break;
   }
 }
 
 void Lane::hand_out_in_sequence(std::size_t most, std::vector<Work>& out) {
   if (running_ > 0 || !delayed_.empty()) return;
-  hand_out_free(most, out);
+  hand_out_free(most, out, false);
 }
 
-void Lane::hand_out_free(std::size_t most, std::vector<Work>& out) {
-  while (most > 0 && !returned_.empty()) {
-    if (is_paused(*returned_.begin()) || !may_join(*returned_.begin(), out)) return;
-    give(*returned_.begin(), out);
-    returned_.erase(returned_.begin());
+void Lane::hand_out_free(std::size_t most, std::vector<Work>& out, bool past_suspects) {
+  for (auto next = returned_.begin(); most > 0 && next != returned_.end();) {
+    if (past_suspects && tracker_.entry(*next).alone) {
+      ++next;
+      continue;
+    }
+    if (is_paused(*next) || !may_join(*next, out)) return;
+    give(*next, out);
+    next = returned_.erase(next);
     --most;
   }
   for (cursor_ = std::max(cursor_, tracker_.base()); most > 0 && cursor_ < tracker_.end(); ++cursor_) {
     if (!tracker_.is_open(cursor_)) continue;
     if (is_paused(cursor_) && order_ == Order::none) {
       held_back_.insert(cursor_);
+      continue;
+    }
+    if (past_suspects && tracker_.entry(cursor_).alone) {
+      returned_.insert(cursor_);
       continue;
     }
     if (is_paused(cursor_) || !may_join(cursor_, out)) return;
@@ -83,12 +91,17 @@ void Lane::hand_out_free(std::size_t most, std::vector<Work>& out) {
   skip_paused();
 }
 
-void Lane::hand_out_by_key(std::size_t most, std::vector<Work>& out) {
+void Lane::hand_out_by_key(std::size_t most, std::vector<Work>& out, bool past_suspects) {
   const std::size_t from = out.size();
+  std::vector<KeyHash> passed;
   while (most > 0) {
     const auto key = next_key();
     if (!key) break;
     Stream& stream = streams_[*key];
+    if (past_suspects && tracker_.entry(stream.waiting.front()).alone) {
+      passed.push_back(*key);
+      continue;
+    }
     if (!may_join(stream.waiting.front(), out)) {
       queue_key(*key, stream);
       break;
@@ -102,6 +115,7 @@ void Lane::hand_out_by_key(std::size_t most, std::vector<Work>& out) {
       --most;
     } while (most > 0 && !stream.waiting.empty() && may_join(stream.waiting.front(), out) && ready_keys_.empty());
   }
+  for (const KeyHash key : passed) queue_key(key, streams_[key]);
   std::sort(out.begin() + static_cast<std::ptrdiff_t>(from), out.end(),
             [](const Work& a, const Work& b) { return a.seq < b.seq; });
 }

@@ -41,8 +41,8 @@ class Lane {
   /// Between the last message and this offset there is no message, and never will be.
   void pass(Offset offset) { tracker_.pass(offset); }
   /// Hands out up to `most` messages that may start now, in offset order within each key (for Order::partition and
-  /// none: in offset order). The caller must report each of them exactly once.
-  void hand_out(std::size_t most, SteadyTime now, std::vector<Work>& out);
+  /// none: in offset order). The caller must report each exactly once. `past_suspects`: where the order allows it.
+  void hand_out(std::size_t most, SteadyTime now, std::vector<Work>& out, bool past_suspects = false);
   /// Hands these out one at a time, marked as `alone`. The numbers are the failed runs of each.
   void single_out(std::map<Offset, int> suspects);
   /// No message of these keys starts until a later call leaves its key out. With Order::partition, none behind it either.
@@ -112,8 +112,8 @@ class Lane {
   };
 
   void hand_out_in_sequence(std::size_t most, std::vector<Work>& out);
-  void hand_out_free(std::size_t most, std::vector<Work>& out);
-  void hand_out_by_key(std::size_t most, std::vector<Work>& out);
+  void hand_out_free(std::size_t most, std::vector<Work>& out, bool past_suspects);
+  void hand_out_by_key(std::size_t most, std::vector<Work>& out, bool past_suspects);
   void release_due(SteadyTime now);
   [[nodiscard]] bool is_any_due(SteadyTime now) const;
   [[nodiscard]] bool is_paused(Seq seq) const;

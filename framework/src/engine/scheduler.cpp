@@ -160,9 +160,11 @@ bool Scheduler::pick_from(const LanePtr& lane, LaneUnit& unit, SteadyTime now, M
     if (entry == Entry::as_probe) breaker_.leave();
     if (probes) handler_breaker->leave();
   };
-  if (careful) lane->lane.hand_out(most, now, unit.works);
+  // A suspect runs only where the store counts its deaths, and nothing waits for quiet while the store is unavailable.
+  const bool past_suspects = unclaimed || (entry == Entry::as_probe && !all_idle_unlocked());
+  if (careful) lane->lane.hand_out(most, now, unit.works, past_suspects);
   const bool is_alone = careful && !unit.works.empty() && unit.works.front().alone;
-  if (careful && (unit.works.empty() || (is_alone && unclaimed))) {
+  if (careful && (unit.works.empty() || (is_alone && past_suspects))) {
     undo();
     return false;
   }
@@ -227,8 +229,8 @@ SteadyTime Scheduler::next_event(SteadyTime now) const {
   };
   for (const auto& lane : lanes_) {
     if (!lane->may_start()) continue;
-    if (lane->topic.needs_store() && !lane->topic.fails_open() && !breaker_.is_closed())
-      consider(breaker_.next_probe());
+    const bool waits_for_store = !lane->topic.fails_open() || lane->lane.has_suspects();
+    if (lane->topic.needs_store() && waits_for_store && !breaker_.is_closed()) consider(breaker_.next_probe());
     if (const auto due = lane->lane.next_due()) consider(*due);
     const HandlerBreaker* const breaker = lane->topic.runner.breaker();
     if (const auto probe = breaker != nullptr ? breaker->next_probe() : std::nullopt) consider(*probe);

@@ -21,6 +21,7 @@ void Scheduler::note_store(const UnitResult& result, SteadyTime began, SteadyTim
 
 void Scheduler::store_changed(bool available, const std::string& why) {
   store_trouble_ = available ? std::string() : why;
+  if (!available && wants_quiet_ && wants_quiet_->topic.needs_store()) wants_quiet_.reset();
   if (available) run_log_->info("PostgreSQL answers again, and handlers start again");
   else
     run_log_->error(

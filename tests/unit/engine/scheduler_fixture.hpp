@@ -48,6 +48,20 @@ inline std::unique_ptr<TopicState> transactional_topic(const std::shared_ptr<Run
       std::move(limiter));
 }
 
+/// Its handlers go on while the store is unavailable.
+inline std::unique_ptr<TopicState> fail_open_topic(const std::shared_ptr<RunLog>& run_log) {
+  const auto inbox = std::make_shared<testing::MemoryInbox>();
+  TopicRunner::Services services;
+  services.store = inbox;
+  services.run_log = run_log;
+  TopicSettings settings;
+  settings.mode = Mode::leased;
+  settings.store_down = StoreDownPolicy::run;
+  return std::make_unique<TopicState>(
+      plan_topic("t", settings), [](const Message&) {} | leased(std::chrono::seconds(5)), inbox->register_handler("t"),
+      services, nullptr);
+}
+
 inline std::unique_ptr<TopicState> plain_topic(const std::shared_ptr<RunLog>& run_log,
                                                std::shared_ptr<ports::Limiter> limiter = nullptr) {
   TopicRunner::Services services;

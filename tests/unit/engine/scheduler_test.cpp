@@ -121,6 +121,21 @@ TEST_F(WaitingWorker, sleeps_while_a_retry_is_due_and_others_have_the_permits) {
   EXPECT_FALSE(is_busy());
 }
 
+/// Nothing else would find out that the store is back.
+TEST_F(WaitingWorker, probes_the_store_with_a_suspect_where_others_run_without_it) {
+  topic_ = fail_open_topic(run_log_);
+  const LanePtr lane = open(*topic_);
+  lane->lane.single_out({{0, 1}});
+  scheduler_.feed(*lane, block("t", 0, 1));
+  scheduler_.store_failed("it is away");
+  std::atomic<bool> took{false};
+  worker_ = std::thread([&] { took = scheduler_.next(unit_, slot_); });
+  EXPECT_TRUE(test::eventually([&] { return took.load(); }));
+  scheduler_.stop();
+  worker_.join();
+  EXPECT_TRUE(unit_.alone);
+}
+
 /// A limiter that has no permit when it is asked.
 class EmptyLimiter : public ports::Limiter {
  public:

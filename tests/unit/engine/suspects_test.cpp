@@ -92,6 +92,33 @@ TEST(Suspects, are_singled_out_of_what_waits_already) {
   EXPECT_EQ(units(lane), "0 !1/1 2");
 }
 
+/// While the store is unavailable, nobody counts their deaths.
+TEST(Suspects, are_passed_where_the_order_allows_it) {
+  for (const Order order : {Order::partition, Order::key, Order::none}) {
+    Lane lane(order);
+    lane.single_out({{1, 0}, {3, 0}});
+    lane.add(block(6));
+    std::vector<Work> works;
+    lane.hand_out(10, kNow, works, true);
+    std::vector<Offset> offsets;
+    for (const Work& work : works) {
+      offsets.push_back(work.message->offset());
+      lane.settle(work);
+    }
+    if (order == Order::partition) {
+      EXPECT_THAT(offsets, ElementsAre(0));
+      EXPECT_EQ(units(lane), "!1/1 2 !3/1 45");
+      continue;
+    }
+    EXPECT_THAT(offsets, ElementsAre(0, 2, 4, 5));
+    works.clear();
+    lane.hand_out(10, kNow, works, true);
+    EXPECT_THAT(works, IsEmpty());
+    EXPECT_EQ(units(lane), "!1/1 !3/1");
+    EXPECT_EQ(lane.position(), 6);
+  }
+}
+
 // --- the engine ------------------------------------------------------------------------------------------------------
 
 class SuspectsTest : public ::testing::Test {
@@ -352,6 +379,32 @@ TEST_F(SuspectsTest, that_have_taken_effect_are_removed_while_no_permit_is_to_be
       ordered_by(Order::none) | limit(1) | batch(1) | observe(duplicates));
   EXPECT_EQ(duplicates->seen, 6);
   EXPECT_THAT(suspects(), IsEmpty());
+}
+
+TEST_F(SuspectsTest, wait_for_the_store_while_others_run_without_it) {
+  for (const Order order : {Order::key, Order::none}) {
+    broker = std::make_shared<MemoryBroker>("g");
+    inbox = std::make_shared<MemoryInbox>();
+    broker->create_topic("t", 2);
+    die_of(0, {2, 3}, false);
+    publish(1, 1);
+    Runs runs;
+    const auto runs_of_partition_0 = [&] {
+      const std::lock_guard lock(runs.mutex);
+      return runs.attempts;
+    };
+    const auto handler = [&](const Message& message, const Context& context) {
+      if (message.partition() == 0) return runs(message, context);
+      inbox->set_unavailable(true);
+      publish(0, 6);
+      EXPECT_TRUE(eventually([&] { return runs_of_partition_0().size() == 4; })) << text.str();
+      EXPECT_FALSE(runs_of_partition_0().contains("0-2") || runs_of_partition_0().contains("0-3"));
+      inbox->set_unavailable(false);
+    };
+    run(handler | leased(5s) | on_store_down(StoreDownPolicy::run) | ordered_by(order));
+    EXPECT_EQ(runs.attempts.size(), 6U);
+    EXPECT_THAT(suspects(), IsEmpty());
+  }
 }
 
 TEST_F(SuspectsTest, are_parked_without_a_dead_letter_topic) {
