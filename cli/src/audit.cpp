@@ -1,4 +1,4 @@
-// turnstile audit: whether the promises were kept, by what Kafka and PostgreSQL have stored.
+// turnstile audit: whether the guarantees were kept, by what Kafka and PostgreSQL have stored.
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -201,13 +201,13 @@ void add_audit(Verb app, Command& command) {
   verb.add_option("--metrics", options->metrics, "also write a file for the textfile collector of node_exporter")
       .type("FILE");
   verb.footer(
-      "Exit code 0: all promises hold as far as it can be told; 1: one does not. What is older than the stored ids is\n"
+      "Exit code 0: all guarantees hold as far as it can be told; 1: one does not. What is older than the stored ids is\n"
       "counted under \"cannot tell\". It reads the whole topic, and the inbox twice, in one snapshot of the database.");
   verb.runs(command, [options](const Global& global) {
     try {
       return run(global, *options);
     } catch (const Error& error) {
-      // Exit code 1 says that a promise does not hold. Without a comparison nobody can say that.
+      // Exit code 1 says that a guarantee does not hold. Without a comparison nobody can say that.
       if (error.code() == Code::not_found || error.code() == Code::sql_error) throw UsageError(error.what());
       throw;
     }

@@ -239,7 +239,7 @@ void print_permits(const TokenReader& reader, const PermitsView& view, std::int6
   }
   if (rows.size() > 1) fmt::print("{}", table(rows));
   else fmt::print("no process holds or wants a permit\n");
-  if (hidden > 0) fmt::print("{} more hold and want nothing (--all shows them)\n", number(hidden));
+  if (hidden > 0) fmt::print("members that hold and want nothing: {} (--all shows them)\n", number(hidden));
   if (over) {
     fmt::print("a lease that has ended: its permits return once another member has run for as long as that lease\n");
   }

@@ -10,7 +10,8 @@ void greet(const Message& message, Context& ctx) {
 
 int main() try {
   Consumer app{Config::load("turnstile.toml")};
-  app.topic("greetings", greet | transactional() | limit(4) | retry(exponential{std::chrono::milliseconds{100}, 5}));
+  app.topic("greetings",
+            greet | transactional() | limit(4) | retry(exponential{std::chrono::milliseconds{100}, 5}) | dead_letter());
   app.run();  // until SIGTERM or Ctrl-C; then it finishes, commits, and leaves the group
 } catch (const std::exception& error) {
   std::cerr << error.what() << '\n';

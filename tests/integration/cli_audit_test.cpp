@@ -86,7 +86,7 @@ TEST_F(CliAudit, every_record_of_a_run_has_one_fate) {
 
   const Finished text = audit(world);
   EXPECT_EQ(text.code, 0);
-  EXPECT_THAT(text.out, AllOf(HasSubstr("TOOK EFFECT"), HasSubstr("all promises hold"), Not(HasSubstr("VIOLATION"))));
+  EXPECT_THAT(text.out, AllOf(HasSubstr("TOOK EFFECT"), HasSubstr("all guarantees hold"), Not(HasSubstr("VIOLATION"))));
 
   // Published after the consumer has stopped.
   world.publish(10, "later");
@@ -107,7 +107,7 @@ TEST_F(CliAudit, a_removed_id_an_added_effect_and_a_second_fate_are_found) {
   Finished found = audit(world);
   EXPECT_EQ(found.code, 1);
   EXPECT_THAT(found.out, AllOf(HasSubstr("VIOLATION " + world.topic() + "[0]@" + offset), HasSubstr(id),
-                               HasSubstr("NOT all promises hold: 1 record unaccounted")));
+                               HasSubstr("NOT all guarantees hold: 1 record unaccounted")));
   change(world, "INSERT INTO inbox (handler, id, slot, record_offset) SELECT handler, '" + id + "', slot, " + offset +
                     " FROM inbox LIMIT 1 RETURNING 1");
   ASSERT_TRUE(audit_json(world)["holds"]);
@@ -121,7 +121,7 @@ TEST_F(CliAudit, a_removed_id_an_added_effect_and_a_second_fate_are_found) {
   EXPECT_THAT(found.out, AllOf(HasSubstr("[0]@" + taken + ": id "), HasSubstr("another id"),
                                HasSubstr("1 effect without a record")));
   change(world, "DELETE FROM inbox WHERE record_offset = " + taken + " RETURNING 1");
-  EXPECT_THAT(audit(world).out, HasSubstr("NOT all promises hold"));
+  EXPECT_THAT(audit(world).out, HasSubstr("NOT all guarantees hold"));
 
   // The dead letter's record had taken effect.
   change(
@@ -344,7 +344,7 @@ TEST_F(CliAudit, a_topic_or_a_group_that_nobody_reads_is_named) {
   Finished wrong = Cli().run("audit", "--topic", "nosuch", "--config", world.folder() + "/none.toml");
   EXPECT_NE(wrong.code, 0);
   wrong = audit(world, "--group", "strangers");
-  EXPECT_EQ(wrong.code, 2) << "1 says that a promise does not hold";
+  EXPECT_EQ(wrong.code, 2) << "1 says that a guarantee does not hold";
   wrong = audit(world, "--handler", "nobody");
   EXPECT_EQ(wrong.code, 2);
   wrong = audit(world, "--group", "strangers");
@@ -476,7 +476,7 @@ TEST_F(CliAudit, metrics_are_written_to_what_the_name_means) {
   change(world, "DELETE FROM inbox WHERE record_offset = 0 RETURNING 1");
   const Finished run = audit(world, "--metrics", "/dev/full");
   EXPECT_EQ(run.code, 1) << "what was found is more important";
-  EXPECT_THAT(run.out, HasSubstr("NOT all promises hold"));
+  EXPECT_THAT(run.out, HasSubstr("NOT all guarantees hold"));
   EXPECT_THAT(run.err, HasSubstr("/dev/full: cannot be written: No space left on device"));
 }
 

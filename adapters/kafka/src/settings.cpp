@@ -113,7 +113,7 @@ bool has_value(const Settings& settings, const std::string& key, std::initialize
   return at != settings.end() && std::find(values.begin(), values.end(), at->second) != values.end();
 }
 
-void check_promises(const Settings& s, Problems& problems) {
+void check_guarantees(const Settings& s, Problems& problems) {
   for (const char* key : {"enable.auto.commit", "enable.auto.offset.store"})
     if (has_value(s, key, {"true", "t", "1"}))
       problems.push_back(
@@ -186,7 +186,7 @@ Conf make_conf(Role role, const Settings& settings) {
 
 std::vector<KafkaProblem> check_settings(const Settings& settings) {
   Problems problems;
-  check_promises(settings, problems);
+  check_guarantees(settings, problems);
   make_conf(Role::consumer, settings, problems);
   return problems;
 }

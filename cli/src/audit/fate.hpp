@@ -25,7 +25,7 @@ enum class Fate : std::uint8_t {
 inline constexpr std::size_t kFates = 9;
 /// "took effect", "duplicate", …
 std::string_view to_text(Fate fate);
-/// Whether a promise was broken.
+/// Whether a guarantee was broken.
 bool is_violation(Fate fate);
 
 /// A record, and the rows about it. Null: there is no such row.

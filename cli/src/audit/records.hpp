@@ -25,7 +25,7 @@ struct PartitionCounts {
   [[nodiscard]] std::int64_t of(Fate fate) const { return fates.at(static_cast<std::size_t>(fate)); }
 };
 
-/// A record that breaks a promise, or an effect without a record.
+/// A record that breaks a guarantee, or an effect without a record.
 struct Violation {
   TopicPartitionOffset at{};
   Timestamp time{};  ///< of the record; the epoch: unknown

@@ -236,12 +236,12 @@ void print(const Report& report, std::size_t most) {
     fmt::print("\nno record lies in this span, so no fates were compared; the times are UTC\n");
   } else if (report.holds()) {
     fmt::print(
-        "\nall promises hold: each record {}has one fate, each effect {}has a record, and no limit was exceeded{}\n",
+        "\nall guarantees hold: each record {}has one fate, each effect {}has a record, and no limit was exceeded{}\n",
         report.records.deleted_unsettled() == 0 ? "" : "that Kafka still has ",
         report.records.compared_all_effects() ? "" : "that could be compared ",
         report.limits.why_not.empty() ? "" : " as far as limits were compared");
   } else {
-    fmt::print("\nNOT all promises hold: {} unaccounted, {} without a record, {} of limits\n",
+    fmt::print("\nNOT all guarantees hold: {} unaccounted, {} without a record, {} of limits\n",
                count(report.records.unaccounted, "record"), count(report.records.effects_without_record, "effect"),
                count(report.limit_violations(), "violation"));
   }

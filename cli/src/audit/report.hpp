@@ -22,7 +22,7 @@ struct Report {
   RecordAudit records{};
   LimitAudit limits{};
 
-  /// Whether all promises hold, as far as it can be told.
+  /// Whether all guarantees hold, as far as it can be told.
   [[nodiscard]] bool holds() const;
   /// Where permits above a limit were given, or a state is not what the token log gives.
   [[nodiscard]] std::int64_t limit_violations() const;

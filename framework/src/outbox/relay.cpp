@@ -218,7 +218,7 @@ void Relay::put_aside(const ports::OutboxRecord& record, const std::string& why)
   const auto number = outbox_->refuse(record, why);
   if (!number) return;
   run_log_->error(Code::outbox_record_refused, "outbox: record " + std::to_string(*number) + " for topic '" +
-                                                   record.message.topic + "' cannot be sent, and is parked: " + why +
+                                                   record.message.topic + "' cannot be sent, and is kept back: " + why +
                                                    " Then run: turnstile outbox retry " + std::to_string(*number));
 }
 
