@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <sstream>
+#include <utility>
 
 namespace demo {
 namespace {
@@ -69,7 +70,7 @@ void Screen::show(const std::vector<std::string>& view, const std::string& brief
   next_ =
       std::chrono::steady_clock::now() + (terminal_ ? std::chrono::milliseconds(200) : std::chrono::milliseconds(1000));
   if (!terminal_) {
-    print("  " + brief + "\n");
+    if (brief != std::exchange(shown_, brief)) print("  " + brief + "\n");
     return;
   }
   // Goes up to the start of the last view, then writes each line over the old one and clears its rest.

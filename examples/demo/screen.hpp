@@ -40,6 +40,7 @@ class Screen {
   bool terminal_;
   bool colours_;
   std::size_t drawn_ = 0;  ///< lines of the view above the cursor
+  std::string shown_;      ///< where stdout is no terminal: the last line
   std::chrono::steady_clock::time_point next_{};
 };
 

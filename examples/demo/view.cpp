@@ -43,8 +43,8 @@ View consumer_view(const Board& board, const Processes& processes, const Finding
     lines.push_back(row(board, processes, consumer));
     const Slot& slot = board.slot(consumer);
     if (processes.pid(consumer) != 0)
-      brief += fmt::format(" | #{} runs {}, took {}", consumer, slot.running(), slot.done.load());
-    else if (slot.starts > 0) brief += fmt::format(" | #{} killed, took {}", consumer, slot.done.load());
+      brief += fmt::format(" | #{} runs {}, {} took effect", consumer, slot.running(), grouped(slot.done));
+    else if (slot.starts > 0) brief += fmt::format(" | #{} killed, {} took effect", consumer, grouped(slot.done));
   }
   lines.push_back(fmt::format("in all processes       [{}]  {}; the limit is {}",
                               bar(board.running(), kHandlerLimit, 30), board.running(), limit));

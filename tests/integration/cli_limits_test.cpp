@@ -293,8 +293,8 @@ TEST_F(CliLimits, those_who_hold_and_want_nothing_are_counted) {
   const auto billing = join("billing");
   const auto psp = billing->open("psp", 64);
   ASSERT_TRUE(eventually([&] { return !billing->permits().limiters.empty(); }));
-  EXPECT_THAT(cli_.run("permits").out,
-              AllOf(HasSubstr("no process holds or wants a permit"), HasSubstr("members that hold and want nothing: 1 (--all")));
+  EXPECT_THAT(cli_.run("permits").out, AllOf(HasSubstr("no process holds or wants a permit"),
+                                             HasSubstr("members that hold and want nothing: 1 (--all")));
   EXPECT_THAT(cli_.run("permits", "--all").out, HasSubstr("billing@"));
 }
 
