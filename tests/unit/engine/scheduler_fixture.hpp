@@ -31,35 +31,36 @@ inline std::shared_ptr<RunLog> quiet_log() {
       std::make_shared<spdlog::logger>("quiet", std::make_shared<spdlog::sinks::null_sink_mt>()), "test");
 }
 
+inline std::unique_ptr<TopicState> topic_with_store(const std::shared_ptr<RunLog>& run_log, Pipeline pipeline,
+                                                    const TopicSettings& settings,
+                                                    std::shared_ptr<ports::Limiter> limiter = nullptr) {
+  const auto inbox = std::make_shared<testing::MemoryInbox>();
+  TopicRunner::Services services;
+  services.store = inbox;
+  services.run_log = run_log;
+  return std::make_unique<TopicState>(plan_topic("t", settings), std::move(pipeline), inbox->register_handler("t"),
+                                      services, std::move(limiter));
+}
+
 inline std::unique_ptr<TopicState> transactional_topic(const std::shared_ptr<RunLog>& run_log,
                                                        std::shared_ptr<ports::Limiter> limiter = nullptr,
                                                        std::optional<int> batch = std::nullopt,
                                                        std::optional<Order> order = std::nullopt) {
-  const auto inbox = std::make_shared<testing::MemoryInbox>();
-  TopicRunner::Services services;
-  services.store = inbox;
-  services.run_log = run_log;
   TopicSettings settings;
   settings.mode = Mode::transactional;
   if (batch) settings.batch = *batch;
   if (order) settings.order = *order;
-  return std::make_unique<TopicState>(
-      plan_topic("t", settings), [](const Message&) {} | transactional(), inbox->register_handler("t"), services,
-      std::move(limiter));
+  return topic_with_store(
+      run_log, [](const Message&) {} | transactional(), settings, std::move(limiter));
 }
 
 /// Its handlers go on while the store is unavailable.
 inline std::unique_ptr<TopicState> fail_open_topic(const std::shared_ptr<RunLog>& run_log) {
-  const auto inbox = std::make_shared<testing::MemoryInbox>();
-  TopicRunner::Services services;
-  services.store = inbox;
-  services.run_log = run_log;
   TopicSettings settings;
   settings.mode = Mode::leased;
   settings.store_down = StoreDownPolicy::run;
-  return std::make_unique<TopicState>(
-      plan_topic("t", settings), [](const Message&) {} | leased(std::chrono::seconds(5)), inbox->register_handler("t"),
-      services, nullptr);
+  return topic_with_store(
+      run_log, [](const Message&) {} | leased(std::chrono::seconds(5)), settings);
 }
 
 inline std::unique_ptr<TopicState> plain_topic(const std::shared_ptr<RunLog>& run_log,
