@@ -80,7 +80,7 @@ class Inbox {
             const OnceOptions& options = {});
 
   /// The record of the id; absent if the id has not taken effect yet. The call takes no lock. To act on the result, use
-  /// once().
+  /// once(). With synchronous replication, both wait until the replicas have the record.
   std::optional<Recorded> check(std::string_view handler, std::string_view id);
   /// Records that the id has taken effect, with its response. Returns true if the id was new. Otherwise nothing
   /// changes.
