@@ -158,7 +158,7 @@ TEST(Outbox, puts_aside_what_goes_to_a_topic_that_is_gone_and_goes_on) {
   EXPECT_TRUE(reader.until([&] { return reader.payloads().contains("behind it"); })) << world.output();
   EXPECT_TRUE(eventually([&] { return world.query("SELECT count(*) FROM outbox WHERE shard = -1") == "1"; }));
   EXPECT_THAT(world.query("SELECT refused FROM outbox"), HasSubstr("Create the topic"));
-  EXPECT_THAT(world.output(), HasSubstr("is parked"));
+  EXPECT_THAT(world.output(), HasSubstr("is kept back"));
   EXPECT_TRUE(eventually([&] { return world.query("SELECT count(*) FROM outbox WHERE shard >= 0") == "0"; }));
 
   // The advice in the log works at once: the relay remembers that the topic was missing.
@@ -202,7 +202,7 @@ TEST(Outbox, puts_aside_rows_that_are_no_messages_and_goes_on) {
       << world.output();
   EXPECT_TRUE(eventually([&] { return world.query("SELECT count(*) FROM outbox") == "2"; }));
   EXPECT_THAT(world.query("SELECT refused FROM outbox LIMIT 1"), HasSubstr("must be two one-dimensional lists"));
-  EXPECT_THAT(world.output(), HasSubstr("is parked: header_names"));
+  EXPECT_THAT(world.output(), HasSubstr("is kept back: header_names"));
 }
 
 TEST(Outbox, sends_what_others_wrote_while_it_was_asleep_and_leaves_its_shards_when_it_stops) {
