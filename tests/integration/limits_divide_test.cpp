@@ -77,8 +77,9 @@ TEST_F(LimitsDivide, divides_a_log_in_use) {
   EXPECT_THAT(cli_.run("limits", "history").out, AllOf(HasSubstr("PART"), HasSubstr("psp")));
   EXPECT_EQ(json("limits", "history")["changes"][0]["part"], tokens::part_of("psp", 4));
 
-  EXPECT_THAT(cli_.run("log", "tail", "--limiter", "psp").out, HasSubstr("limit set: psp: 3"));
-  const auto directory = cli_.run("log", "tail");
+  // On a busy machine the members have written more than 20 events since then.
+  EXPECT_THAT(cli_.run("log", "tail", "-n", "1000", "--limiter", "psp").out, HasSubstr("limit set: psp: 3"));
+  const auto directory = cli_.run("log", "tail", "-n", "1000");
   EXPECT_THAT(directory.out, AllOf(HasSubstr("divided: the log has 4 parts"), Not(HasSubstr("limit set"))));
   EXPECT_THAT(directory.err, AllOf(HasSubstr("divided into 4 parts"), HasSubstr("--limiter NAME")));
   const auto then = json("log", "replay", "--at", "1s ago", "--limiter", "mail");
