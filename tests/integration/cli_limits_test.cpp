@@ -245,7 +245,7 @@ TEST_F(CliLimits, permits_shows_who_drains) {
   const auto permits = take(*psp, 2);
   const TopicPartition orders{"orders", 0};
   const auto log_says = [&](const std::string& text) {
-    return eventually([&] { return cli_.run("log", "tail").out.find(text) != std::string::npos; });
+    return eventually([&] { return cli_.run("log", "tail", "-n", "1000").out.find(text) != std::string::npos; });
   };
   billing->on_claimed("billing", "db", orders, Epoch{1});
   ASSERT_TRUE(log_says("partitions claimed: orders[0] of group billing fenced by epoch 1"));
@@ -285,7 +285,7 @@ TEST_F(CliLimits, what_the_dead_hold_is_shown_with_its_lease_over_while_nobody_i
 
   const auto heir = join("heir");
   EXPECT_TRUE(eventually([&] { return json("permits")["permits"].empty(); }));
-  EXPECT_THAT(cli_.run("log", "tail").out,
+  EXPECT_THAT(cli_.run("log", "tail", "-n", "1000").out,
               ContainsRegex("expire: dead@far:1, silent since position [0-9]+ [|] psp 2 -> 0"));
 }
 
@@ -305,7 +305,7 @@ TEST_F(CliLimits, tail_shows_what_was_written_and_what_it_meant) {
   write("rubbish");
   write(tokens::encode({.member = 99, .epoch = 1, .seq = 1, .body = tokens::Left{}}));
   ASSERT_EQ(cli_.run("limits", "set", "psp", "5").code, 0);
-  const auto tail = cli_.run("log", "tail");
+  const auto tail = cli_.run("log", "tail", "-n", "1000");
   EXPECT_EQ(tail.code, 0) << tail.err;
   EXPECT_THAT(tail.out, ContainsRegex(" 0  20[0-9-]+T[0-9:.]+Z  applied +billing@[^ ]+ +joined: lease 2000 ms"));
   EXPECT_THAT(tail.out, ContainsRegex("psp: wants 3.* [|] psp 0 -> [1-3]\n"));
