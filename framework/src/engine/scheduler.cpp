@@ -163,8 +163,8 @@ bool Scheduler::pick_from(const LanePtr& lane, LaneUnit& unit, SteadyTime now, M
   // A suspect runs only where the store counts its deaths, and nothing waits for quiet while the store is unavailable.
   const bool past_suspects = unclaimed || (entry == Entry::as_probe && !all_idle_unlocked());
   if (careful) lane->lane.hand_out(most, now, unit.works, past_suspects);
-  const bool is_alone = careful && !unit.works.empty() && unit.works.front().alone;
-  if (careful && (unit.works.empty() || (is_alone && past_suspects))) {
+  const bool is_alone = !unit.works.empty() && unit.works.front().alone;
+  if ((careful && unit.works.empty()) || (is_alone && past_suspects)) {
     undo();
     return false;
   }

@@ -193,7 +193,8 @@ void look_at_outbox(Admin& admin, Findings& findings) {
   if (stats.refused > 0) {
     findings.problem(
         "outbox", fmt::format("the broker rejects {} that handlers published", count(stats.refused, "message")),
-        "turnstile outbox list shows why; then run turnstile outbox retry NUMBER (or --all), or turnstile outbox drop NUMBER");
+        "turnstile outbox list shows why; then run turnstile outbox retry NUMBER (or --all), or turnstile outbox drop "
+        "NUMBER");
   }
   if (stats.waiting > 0 && stats.oldest && now - *stats.oldest > kSentSoon) {
     findings.warning(
