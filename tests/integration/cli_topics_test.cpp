@@ -284,8 +284,10 @@ TEST_F(PausedConsumers, a_pause_survives_the_death_of_all_consumers) {
 }
 
 TEST_F(PausedConsumers, what_a_consumer_has_in_memory_waits_too) {
+  constexpr int kMessages = 120;  // 9 s of work for the four keys: the pause comes before its end
   start();
-  for (int i = 0; i < 60; ++i) world_->publish("s" + std::to_string(i), "sleep:300", "k" + std::to_string(i % 4));
+  for (int i = 0; i < kMessages; ++i)
+    world_->publish("s" + std::to_string(i), "sleep:300", "k" + std::to_string(i % 4));
   ASSERT_TRUE(eventually([&] { return done() >= 4; }, 60s));
   topics("pause");
   ASSERT_TRUE(eventually([&] { return said("code=topic_paused") == 2; }));
@@ -297,9 +299,9 @@ TEST_F(PausedConsumers, what_a_consumer_has_in_memory_waits_too) {
     before = done();
     return now == 0;
   }));
-  EXPECT_LT(before, 60) << "it was paused too late for the test to show anything";
+  EXPECT_LT(before, kMessages) << "it was paused too late for the test to show anything";
   topics("resume");
-  expect_all(60);
+  expect_all(kMessages);
 }
 
 TEST_F(PausedConsumers, a_pause_ends_by_itself) {
