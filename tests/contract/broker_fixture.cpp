@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdlib>
 
+#include "tests/support/eventually.hpp"
 #include "turnstile/kafka/admin.hpp"
 #include "turnstile/kafka/mock.hpp"
 #include "turnstile/testing/broker.hpp"
@@ -85,7 +86,7 @@ class KafkaFixture final : public BrokerFixture {
     return kafka::open_broker(in_group(settings_, group), nullptr);
   }
   void create_topic(const std::string& name, std::int32_t partitions) override {
-    kafka::create_topic(settings_, {name, partitions, 1, {}});
+    kafka::create_topic(settings_, {name, partitions, 1, {}}, kServerPatience);
   }
   bool delete_topic(const std::string& name) override { return kafka::delete_topic(settings_, name); }
   // The scratch broker creates no topic automatically.

@@ -7,6 +7,7 @@
 #include <memory>
 #include <stdexcept>
 
+#include "tests/support/eventually.hpp"
 #include "turnstile/kafka/admin.hpp"
 #include "turnstile/kafka/message.hpp"
 
@@ -49,7 +50,7 @@ std::string TestKafka::create_topic(std::int32_t partitions, const std::map<std:
   static int count = 0;
   const std::string name = "cli-" + std::to_string(getpid()) + "-" +
                            std::to_string(Clock::now().time_since_epoch().count()) + "-" + std::to_string(++count);
-  kafka::create_topic({{"bootstrap.servers", brokers_}}, {name, partitions, 1, settings});
+  kafka::create_topic({{"bootstrap.servers", brokers_}}, {name, partitions, 1, settings}, kServerPatience);
   return name;
 }
 

@@ -6,6 +6,9 @@
 
 namespace turnstile::test {
 
+/// For a request to a server that all tests share, on a disk that may stand still for seconds.
+inline constexpr std::chrono::seconds kServerPatience{60};
+
 /// Returns true as soon as `condition` does, and false after `timeout`. Checks every 10 ms.
 template <class Condition>
 bool eventually(Condition&& condition, std::chrono::milliseconds timeout = std::chrono::seconds(30)) {

@@ -10,6 +10,7 @@
 #include <pqxx/pqxx>
 #include <sstream>
 
+#include "tests/support/eventually.hpp"
 #include "turnstile/kafka/admin.hpp"
 #include "turnstile/kafka/broker.hpp"
 #include "turnstile/postgres/migrations.hpp"
@@ -46,8 +47,8 @@ World::World(WorldOptions options) : topic_(unique_topic()), schema_(topic_), op
       "CREATE TABLE effect (id text, attempt int, pid int, record_partition int, record_offset bigint, record_key text, "
       "seq bigint GENERATED ALWAYS AS IDENTITY, at timestamptz DEFAULT clock_timestamp())"));
   const kafka::Settings kafka{{"bootstrap.servers", kafka_servers()}};
-  kafka::create_topic(kafka, {topic_, options_.partitions, -1, {}});
-  kafka::create_topic(kafka, {dead_topic(), 1, -1, options_.dead_topic_settings});
+  kafka::create_topic(kafka, {topic_, options_.partitions, -1, {}}, kServerPatience);
+  kafka::create_topic(kafka, {dead_topic(), 1, -1, options_.dead_topic_settings}, kServerPatience);
   broker_ = kafka::open_broker({{"bootstrap.servers", kafka_servers()}, {"group.id", topic_}}, nullptr);
   producer_ = broker_->open_producer();
 }
@@ -123,7 +124,7 @@ ports::BrokerProducer::Sent World::publish(const OwnedMessage& message) { return
 
 std::string World::add_topic(const std::string& suffix, int partitions) {
   const std::string name = topic_ + "." + suffix;
-  kafka::create_topic({{"bootstrap.servers", kafka_servers()}}, {name, partitions, -1, {}});
+  kafka::create_topic({{"bootstrap.servers", kafka_servers()}}, {name, partitions, -1, {}}, kServerPatience);
   return name;
 }
 
