@@ -9,6 +9,7 @@
 #include "settings.hpp"
 #include "text.hpp"
 #include "turnstile/explain.hpp"
+#include "turnstile/kafka/broker.hpp"
 
 namespace turnstile::cli {
 
@@ -29,7 +30,7 @@ std::string value_text(const ExplainedSetting& setting) {
 }
 
 Exit explain_settings(const Global& global, const std::string& key) {
-  const Config config = load_settings(global);
+  const Config config = load_settings(global, kafka::check_settings);
   const auto settings = key.empty() ? explain(config) : explain(config, key);
   if (global.json) {
     Json all = Json::array();

@@ -34,6 +34,14 @@ TEST(CliConfig, names_a_key_that_does_not_exist_and_the_nearest_that_does) {
   EXPECT_THAT(wrong.err, AllOf(HasSubstr("consumer.windw"), HasSubstr("did you mean 'consumer.window'?")));
 }
 
+TEST(CliConfig, names_a_misspelt_key_of_librdkafka_with_its_line) {
+  Cli cli;
+  cli.folder().write("turnstile.toml", "[kafka]\n\"fetch.min.byte\" = \"1\"\n");
+  const auto wrong = cli.run("config", "explain");
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_THAT(wrong.err, AllOf(HasSubstr("turnstile.toml:2"), HasSubstr("fetch.min.byte")));
+}
+
 TEST(CliConfig, shows_all_without_a_secret) {
   Cli cli;
   cli.folder().write("turnstile.toml", "[postgres]\nurl = \"postgresql://me:hunter2@localhost/shop\"\n");
