@@ -20,6 +20,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
+/// Members renew at a quarter of it. Beside other tests, a request to a server can take longer than a second.
+constexpr std::chrono::milliseconds kLease = 5s;
+
 class LocalFixture final : public LimiterFixture {
  public:
   std::shared_ptr<ports::Limiters> join() override { return make_local_limiters(); }
@@ -30,7 +33,7 @@ class PostgresFixture final : public LimiterFixture {
  public:
   std::shared_ptr<ports::Limiters> join() override { return open(schema_.settings()); }
   std::chrono::milliseconds settles_in() const override { return 300ms; }  // 15 poll intervals
-  std::chrono::milliseconds lease() const override { return 2s; }
+  std::chrono::milliseconds lease() const override { return kLease; }
   std::shared_ptr<ports::Limiters> join_by_a_cable() override {
     const std::string port = schema_.sql().one("SELECT current_setting('port')");
     if (!proxy_) proxy_ = std::make_unique<TcpProxy>("127.0.0.1", std::stoi(port));
@@ -57,7 +60,7 @@ class PostgresFixture final : public LimiterFixture {
 /// Members of a token domain, over any log.
 class DomainFixture : public LimiterFixture {
  public:
-  std::chrono::milliseconds lease() const override { return 2s; }
+  std::chrono::milliseconds lease() const override { return kLease; }
   std::shared_ptr<ports::Limiters> join() override { return joined(open()); }
   void set_limit(const std::string& name, std::int64_t limit) override { open()->set_limit(name, limit, 20s); }
 
