@@ -64,6 +64,8 @@ class TopicRunner {
   void forget(const TopicPartition& at) { topic_.memory.forget(at); }
 
   [[nodiscard]] const TopicPlan& plan() const noexcept { return topic_.plan; }
+  /// False: its handler takes many messages in one call.
+  [[nodiscard]] bool runs_one_at_a_time() const noexcept { return topic_.pipeline.one_at_a_time; }
   /// Null without break_on().
   [[nodiscard]] HandlerBreaker* breaker() const noexcept { return topic_.breaker.get(); }
   [[nodiscard]] HandlerId handler() const noexcept { return topic_.handler; }

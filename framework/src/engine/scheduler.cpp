@@ -20,22 +20,31 @@ constexpr double kPlainNs = 1.5e6;
 /// gained by waiting for a second message: if the handler is slow, the next message of a key would wait for the others.
 constexpr std::size_t kFirstTransaction = 8;
 
+/// Of handler_timeout: a unit that is made larger to spread its fixed costs may take so much.
+constexpr double kOfTimeout = 0.25;
+
+double nanoseconds(std::chrono::nanoseconds time) { return static_cast<double>(time.count()); }
+
 /// How long its messages and transactions take.
 void note_times(TopicState& topic, const std::vector<UnitResult>& results) {
   double messages = 0, in_handlers = 0;
+  bool is_repeated = false;
   for (const UnitResult& result : results) {
     if (result.end != UnitResult::End::ran) return;
     messages += static_cast<double>(result.verdicts.size());
-    in_handlers += static_cast<double>(result.counts.handler_time.count());
+    in_handlers += nanoseconds(result.counts.handler_time);
+    is_repeated = is_repeated || result.counts.rerun > 0;
   }
   if (messages <= 0) return;
   const auto note = [](double& mean, double value) { mean = mean <= 0 ? value : mean * 0.75 + value * 0.25; };
   const BatchReport& first = results.front().counts;  // it has the times of the common statements
-  note(topic.mean_ns, static_cast<double>(first.took.count()) / messages);
+  const auto took = nanoseconds(first.took);
+  note(topic.mean_ns, took / messages);
+  if (!is_repeated) topic.cost.note(messages, took, topic.runner.runs_one_at_a_time() ? in_handlers : 0);
   if (first.commit_time.count() <= 0) return;
   note(topic.handler_ns, in_handlers / messages);
-  note(topic.transaction_ns, static_cast<double>((first.claim_time + first.commit_time).count()));
-  note(topic.commit_ns, static_cast<double>(first.commit_time.count()));
+  note(topic.transaction_ns, nanoseconds(first.claim_time + first.commit_time));
+  note(topic.commit_ns, nanoseconds(first.commit_time));
 }
 
 }  // namespace
@@ -216,8 +225,10 @@ std::size_t Scheduler::unit_size(const LaneState& lane) const {
   if (topic.mean_ns <= 0) return is_plain ? 1 : std::min({plan.batch, kFirstTransaction, lane.unit_most});
   const double target = is_plain ? kPlainNs : kTransactionNs;
   const double fits = target / topic.mean_ns;
-  if (fits >= static_cast<double>(plan.batch)) return std::min(plan.batch, lane.unit_most);
-  return std::clamp<std::size_t>(static_cast<std::size_t>(fits), 1, lane.unit_most);
+  const std::size_t most = std::min(plan.batch, lane.unit_most);
+  if (fits >= static_cast<double>(plan.batch)) return most;
+  const std::size_t spreads = topic.cost.size(target, kOfTimeout * nanoseconds(plan.handler_timeout));
+  return std::clamp<std::size_t>(std::max(static_cast<std::size_t>(fits), spreads), 1, most);
 }
 
 /// The first time after `now` at which pick() may find more than it did at `now`. What was due at `now` and did not start

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "delivery/topic_runner.hpp"
+#include "engine/unit_cost.hpp"
 #include "turnstile/ports/limiter.hpp"
 
 namespace turnstile::detail {
@@ -35,6 +36,7 @@ struct TopicState {
   std::size_t asked = 0;                   ///< permits that were requested and not delivered yet
   std::vector<DeliveredPermit> delivered;  ///< and not used yet, in the order of their delivery
   double mean_ns = 0;                      ///< moving average of a message's time in a worker; 0: not known yet
+  UnitCost cost;                           ///< of its units
   // Moving averages of mode transactional; 0: not known yet.
   double handler_ns = 0;       ///< of a message's time in its handler
   double transaction_ns = 0;   ///< of a transaction's own statements, with COMMIT

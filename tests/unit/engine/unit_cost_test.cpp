@@ -1,0 +1,168 @@
+// How large units become, depending on what of their time is fixed.
+
+#include "engine/unit_cost.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+#include "tests/unit/engine/engine_fixture.hpp"
+
+namespace turnstile::detail {
+namespace {
+
+constexpr double kMs = 1e6;
+
+/// A topic whose units cost so much, as the scheduler sizes them.
+struct Topic {
+  double fixed_ms = 0, each_ms = 0;
+  /// Each message has a call of its own, so that its time is known.
+  bool one_at_a_time = false;
+  double timeout_ms = 30'000;
+  std::size_t batch = 500, unit_most = 500;
+  UnitCost cost{};
+  std::size_t size = 8;
+  double noise = 0;  ///< a unit takes up to this part more
+  std::mt19937 random{1};
+
+  double took_ms() {
+    const double more = std::uniform_real_distribution<>(0, noise)(random);
+    return (1 + more) * (fixed_ms + static_cast<double>(size) * each_ms);
+  }
+  /// Runs so many units, and returns their sizes.
+  std::vector<std::size_t> run(int units) {
+    std::vector<std::size_t> sizes;
+    for (int i = 0; i < units; ++i) {
+      const auto messages = static_cast<double>(size);
+      const double took = took_ms();
+      sizes.push_back(size);
+      cost.note(messages, took * kMs, one_at_a_time ? messages * each_ms * kMs : 0);
+      const auto fits = static_cast<std::size_t>(50 / (took / messages));
+      unit_most = std::min(batch, 2 * unit_most);
+      size = std::clamp<std::size_t>(std::max(fits, cost.size(50 * kMs, timeout_ms / 4 * kMs)), 1,
+                                     std::min(batch, unit_most));
+    }
+    return sizes;
+  }
+  /// After a failure, units are small.
+  void shrink() { size = unit_most = 1; }
+};
+
+double mean(const std::vector<std::size_t>& sizes) {
+  double sum = 0;
+  for (const std::size_t size : sizes) sum += static_cast<double>(size);
+  return sum / static_cast<double>(sizes.size());
+}
+
+TEST(UnitCost, a_commit_of_80_ms_is_shared_by_many_messages) {
+  Topic topic{.fixed_ms = 80, .each_ms = 0.01, .one_at_a_time = true};
+  topic.run(12);
+  EXPECT_EQ(topic.size, 500);
+}
+
+TEST(UnitCost, a_call_of_60_ms_for_a_whole_batch_is_shared_by_many_messages) {
+  Topic topic{.fixed_ms = 60, .each_ms = 0.02};
+  topic.run(12);
+  EXPECT_GE(mean(topic.run(20)), 400);
+}
+
+TEST(UnitCost, they_grow_again_after_a_failure_made_them_small) {
+  Topic topic{.fixed_ms = 40, .each_ms = 0.02};
+  topic.run(50);
+  topic.shrink();
+  topic.run(40);
+  EXPECT_GE(mean(topic.run(20)), 400);
+}
+
+TEST(UnitCost, they_grow_from_one_message) {
+  Topic topic{.fixed_ms = 60, .each_ms = 0.02, .size = 1};
+  topic.run(40);
+  EXPECT_GE(mean(topic.run(20)), 400);
+}
+
+TEST(UnitCost, the_messages_take_at_most_as_long_as_what_they_spread) {
+  Topic topic{.fixed_ms = 60, .each_ms = 1};
+  topic.run(50);
+  EXPECT_NEAR(mean(topic.run(100)), 60, 15);
+}
+
+/// A batch handler that spends 60 ms on each message: larger units gain nothing, and are tried rarely.
+TEST(UnitCost, slow_messages_stay_in_small_units) {
+  Topic topic{.each_ms = 60};
+  topic.run(100);
+  const auto sizes = topic.run(200);
+  EXPECT_LE(mean(sizes), 1.2);
+  EXPECT_LE(*std::max_element(sizes.begin(), sizes.end()), 2);
+}
+
+TEST(UnitCost, what_single_calls_take_is_never_taken_for_fixed) {
+  Topic topic{.fixed_ms = 1, .each_ms = 60, .one_at_a_time = true};
+  const auto sizes = topic.run(200);
+  EXPECT_TRUE(std::all_of(sizes.begin() + 1, sizes.end(), [](std::size_t size) { return size == 1; }));
+}
+
+/// On a busy machine a unit takes up to half as long again.
+TEST(UnitCost, noise_hides_neither) {
+  Topic fixed{.fixed_ms = 60, .each_ms = 0.02, .noise = 0.5};
+  fixed.run(20);
+  EXPECT_GE(mean(fixed.run(200)), 300);
+  Topic slow{.each_ms = 60, .noise = 0.5};
+  slow.run(100);
+  EXPECT_LE(mean(slow.run(200)), 1.5);
+}
+
+/// A unit must not run into its handler_timeout because it was made larger.
+TEST(UnitCost, they_stay_far_below_the_timeout_of_the_handler) {
+  Topic slow{.fixed_ms = 20'000, .each_ms = 100, .size = 1};
+  EXPECT_LE(mean(slow.run(50)), 1);
+  Topic unknown{.each_ms = 4'000, .size = 1};
+  EXPECT_LE(mean(unknown.run(50)), 1);
+  Topic near{.fixed_ms = 5'000, .each_ms = 500, .size = 1};
+  near.run(20);
+  for (const std::size_t size : near.run(100)) EXPECT_LE(5'000 + 500 * size, 15'000);
+}
+
+TEST(UnitCost, nothing_is_known_at_first) { EXPECT_EQ(UnitCost().size(50 * kMs, 1e12), 1); }
+
+/// One bulk request takes 60 ms for any number of messages.
+class BulkRequests : public test::EngineTest, public ::testing::WithParamInterface<Pipeline (*)(Pipeline)> {};
+
+TEST_P(BulkRequests, take_many_messages_each_also_after_one_was_refused) {
+  topic("t", 1);
+  topic("t.dlq", 1);
+  publish("t", 1000, "before");
+  publish("t", 1, "poison", "poison");
+  publish("t", 1000, "after");
+  std::atomic<int> requests{0};
+  auto pipeline = GetParam()(Pipeline([&](std::span<const Message> messages, Context&) {
+    ++requests;
+    std::this_thread::sleep_for(std::chrono::milliseconds(60));
+    for (const Message& message : messages) {
+      if (message.payload() == "poison") throw std::runtime_error("refused");
+    }
+  }));
+  auto app = consumer("t", std::move(pipeline) | dead_letter(), config());
+  std::thread running = start(*app);
+  EXPECT_TRUE(test::eventually([&] { return counts->done == 2000; })) << counts->done << " " << log_text();
+  app->stop();
+  running.join();
+  EXPECT_EQ(failure, "");
+  EXPECT_EQ(broker->records("t.dlq").size(), 1);
+  // Finding the poison takes about two for each halving of its batch. Units of one message would take 2,000.
+  EXPECT_LE(requests, 100);
+}
+
+Pipeline plain(Pipeline handler) { return handler; }
+Pipeline in_transactions(Pipeline handler) { return std::move(handler) | transactional(); }
+Pipeline with_claims(Pipeline handler) { return std::move(handler) | leased(std::chrono::seconds(30)); }
+
+INSTANTIATE_TEST_SUITE_P(InMode, BulkRequests, ::testing::Values(&plain, &in_transactions, &with_claims),
+                         [](const auto& mode) {
+                           if (mode.param == &plain) return "at_least_once";
+                           return mode.param == &in_transactions ? "transactional" : "leased";
+                         });
+
+}  // namespace
+}  // namespace turnstile::detail
