@@ -83,6 +83,8 @@ class PollLoop {
   /// Runs the message to its end on this thread: waits for a permit, retries with backoff, and dead-letters.
   /// The first message of a partition claims the partition. The claim increments the epoch, and PostgreSQL rejects an
   /// older owner's transactions. Messages of one partition must come one after another, in the order of their offsets.
+  /// In modes by_offset and numbered, a message that comes after one with a higher offset counts as a duplicate, and
+  /// never runs.
   /// Attempts are counted until the message is settled or its partition is revoked. They add up over several calls with
   /// the same message, for example after StoreUnavailable or ReadAgain. A restarted process counts from 1.
   /// Throws:

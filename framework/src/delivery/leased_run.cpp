@@ -146,8 +146,11 @@ void LeasedRun::not_claimed(UnitItem& item) {
       verdicts_.dead_letter(
           item,
           {DeadReason::unknown,
-           std::string(is_in_doubt(unit_, item) ? "the database went back to an earlier time and has no record of it"
-                                                : "its lease ended while it was claimed") +
+           std::string(
+               is_in_doubt(unit_, item)
+                   ? "Kafka's offset of the group is past it, and the database has no record of it: the database went back to an "
+                     "earlier time, or somebody moved that offset forward"
+                   : "its lease ended while it was claimed") +
                ": whether it took effect is not known; look, and then: turnstile inbox unpark " + item.id->text() +
                " --handler " + unit_.plan().handler + " --done | --rerun",
            item.work->attempt});

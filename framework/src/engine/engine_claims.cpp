@@ -259,7 +259,9 @@ std::optional<Offset> Engine::start_of(LaneState& lane, const ports::PartitionCl
                             : ". If the topic was deleted and created again, its records below that are not read"));
   } else if (start < *committed) {
     run_log_->info(claim.at, "starting at the database's watermark " + std::to_string(start) +
-                                 ", below Kafka's offset " + std::to_string(*committed));
+                                 ", below Kafka's offset " + std::to_string(*committed) +
+                                 " (the group's offset was moved forward, or the database lost commits): the records "
+                                 "between are read");
   } else if (*committed < *claim.watermark) {
     run_log_->info(
         claim.at,

@@ -76,6 +76,7 @@ std::optional<Hold> Holds::running_on(const LaneState& lane, Offset oldest, Stea
                             std::to_string(run->offset) + ", whose handler has been running for " + time};
   }
   if (!at_work || lane.lane.running() == 0) return std::nullopt;
+  if (auto why = lane.topic.runner.why_dead_letter_waits(lane.place, *lane.lane.oldest())) return Hold{oldest, *why};
   if (const int failed = lane.lane.attempt_of_oldest() - 1; failed > 0) {
     return Hold{oldest, "this message holds the partition: it has failed " + std::to_string(failed) +
                             (failed == 1 ? " time" : " times") + ", and a worker runs it again"};
