@@ -1,6 +1,7 @@
 #include "engine/scheduler.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <thread>
 
 #include "support/failpoint.hpp"
@@ -20,8 +21,8 @@ constexpr double kPlainNs = 1.5e6;
 /// gained by waiting for a second message: if the handler is slow, the next message of a key would wait for the others.
 constexpr std::size_t kFirstTransaction = 8;
 
-/// Of handler_timeout: a unit that is made larger to spread its fixed costs may take so much.
-constexpr double kOfTimeout = 0.25;
+/// Of handler_timeout: a unit that is made larger to spread its fixed costs may take so much, if it is one call.
+constexpr double kOfTimeout = 0.5;
 
 double nanoseconds(std::chrono::nanoseconds time) { return static_cast<double>(time.count()); }
 
@@ -227,7 +228,9 @@ std::size_t Scheduler::unit_size(const LaneState& lane) const {
   const double fits = target / topic.mean_ns;
   const std::size_t most = std::min(plan.batch, lane.unit_most);
   if (fits >= static_cast<double>(plan.batch)) return most;
-  const std::size_t spreads = topic.cost.size(target, kOfTimeout * nanoseconds(plan.handler_timeout));
+  const double longest = topic.runner.runs_one_at_a_time() ? std::numeric_limits<double>::infinity()
+                                                           : kOfTimeout * nanoseconds(plan.handler_timeout);
+  const std::size_t spreads = topic.cost.size(target, longest);
   return std::clamp<std::size_t>(std::max(static_cast<std::size_t>(fits), spreads), 1, most);
 }
 

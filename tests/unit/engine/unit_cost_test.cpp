@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/unit/engine/engine_fixture.hpp"
+#include "tests/unit/engine/scheduler_fixture.hpp"
 
 namespace turnstile::detail {
 namespace {
@@ -41,7 +42,7 @@ struct Topic {
       cost.note(messages, took * kMs, one_at_a_time ? messages * each_ms * kMs : 0);
       const auto fits = static_cast<std::size_t>(50 / (took / messages));
       unit_most = std::min(batch, 2 * unit_most);
-      size = std::clamp<std::size_t>(std::max(fits, cost.size(50 * kMs, timeout_ms / 4 * kMs)), 1,
+      size = std::clamp<std::size_t>(std::max(fits, cost.size(50 * kMs, timeout_ms / 2 * kMs)), 1,
                                      std::min(batch, unit_most));
     }
     return sizes;
@@ -114,10 +115,10 @@ TEST(UnitCost, noise_hides_neither) {
 }
 
 /// A unit must not run into its handler_timeout because it was made larger.
-TEST(UnitCost, they_stay_far_below_the_timeout_of_the_handler) {
+TEST(UnitCost, one_call_stays_below_half_of_its_timeout) {
   Topic slow{.fixed_ms = 20'000, .each_ms = 100, .size = 1};
   EXPECT_LE(mean(slow.run(50)), 1);
-  Topic unknown{.each_ms = 4'000, .size = 1};
+  Topic unknown{.each_ms = 8'000, .size = 1};
   EXPECT_LE(mean(unknown.run(50)), 1);
   Topic near{.fixed_ms = 5'000, .each_ms = 500, .size = 1};
   near.run(20);
@@ -125,6 +126,31 @@ TEST(UnitCost, they_stay_far_below_the_timeout_of_the_handler) {
 }
 
 TEST(UnitCost, nothing_is_known_at_first) { EXPECT_EQ(UnitCost().size(50 * kMs, 1e12), 1); }
+
+/// How many messages the next unit has, of a topic whose units of 8 messages took 90 ms.
+std::size_t next_unit(Pipeline handler) {
+  const auto run_log = quiet_log();
+  TopicSettings settings;
+  settings.mode = Mode::transactional;
+  settings.handler_timeout = std::chrono::milliseconds(100);
+  const auto topic = topic_with_store(run_log, std::move(handler) | transactional(), settings);
+  topic->mean_ns = 90e6 / 8;
+  topic->cost.note(8, 90e6, 1e6);
+  Scheduler scheduler({.messages = 100, .bytes = 1 << 20}, run_log, [] {});
+  const auto lane = std::make_shared<LaneState>(*topic, OwnedPartition{.at = {"t", 0}, .fence = {}});
+  scheduler.open(lane);
+  scheduler.feed(*lane, detail::block("t", 0, 50));
+  WorkerSlot& slot = scheduler.add_worker();
+  LaneUnit unit;
+  EXPECT_TRUE(scheduler.next(unit, slot));
+  return unit.works.size();
+}
+
+/// Each message has a handler_timeout of its own, and COMMIT has none.
+TEST(UnitSize, a_commit_as_long_as_the_handlers_timeout_is_shared_too) {
+  EXPECT_EQ(next_unit([](const Message&) {}), 16);
+  EXPECT_EQ(next_unit([](std::span<const Message>) {}), 4) << "one call may have taken all the time";
+}
 
 /// One bulk request takes 60 ms for any number of messages.
 class BulkRequests : public test::EngineTest, public ::testing::WithParamInterface<Pipeline (*)(Pipeline)> {};
