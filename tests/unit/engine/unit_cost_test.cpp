@@ -17,7 +17,7 @@ namespace {
 constexpr double kMs = 1e6;
 
 /// A topic whose units cost so much, as the scheduler sizes them.
-struct Topic {
+struct SizedTopic {
   double fixed_ms = 0, each_ms = 0;
   /// Each message has a call of its own, so that its time is known.
   bool one_at_a_time = false;
@@ -58,19 +58,19 @@ double mean(const std::vector<std::size_t>& sizes) {
 }
 
 TEST(UnitCost, a_commit_of_80_ms_is_shared_by_many_messages) {
-  Topic topic{.fixed_ms = 80, .each_ms = 0.01, .one_at_a_time = true};
+  SizedTopic topic{.fixed_ms = 80, .each_ms = 0.01, .one_at_a_time = true};
   topic.run(12);
   EXPECT_EQ(topic.size, 500);
 }
 
 TEST(UnitCost, a_call_of_60_ms_for_a_whole_batch_is_shared_by_many_messages) {
-  Topic topic{.fixed_ms = 60, .each_ms = 0.02};
+  SizedTopic topic{.fixed_ms = 60, .each_ms = 0.02};
   topic.run(12);
   EXPECT_GE(mean(topic.run(20)), 400);
 }
 
 TEST(UnitCost, they_grow_again_after_a_failure_made_them_small) {
-  Topic topic{.fixed_ms = 40, .each_ms = 0.02};
+  SizedTopic topic{.fixed_ms = 40, .each_ms = 0.02};
   topic.run(50);
   topic.shrink();
   topic.run(40);
@@ -78,20 +78,20 @@ TEST(UnitCost, they_grow_again_after_a_failure_made_them_small) {
 }
 
 TEST(UnitCost, they_grow_from_one_message) {
-  Topic topic{.fixed_ms = 60, .each_ms = 0.02, .size = 1};
+  SizedTopic topic{.fixed_ms = 60, .each_ms = 0.02, .size = 1};
   topic.run(40);
   EXPECT_GE(mean(topic.run(20)), 400);
 }
 
 TEST(UnitCost, the_messages_take_at_most_as_long_as_what_they_spread) {
-  Topic topic{.fixed_ms = 60, .each_ms = 1};
+  SizedTopic topic{.fixed_ms = 60, .each_ms = 1};
   topic.run(50);
   EXPECT_NEAR(mean(topic.run(100)), 60, 15);
 }
 
 /// A batch handler that spends 60 ms on each message: larger units gain nothing, and are tried rarely.
 TEST(UnitCost, slow_messages_stay_in_small_units) {
-  Topic topic{.each_ms = 60};
+  SizedTopic topic{.each_ms = 60};
   topic.run(100);
   const auto sizes = topic.run(200);
   EXPECT_LE(mean(sizes), 1.2);
@@ -99,28 +99,28 @@ TEST(UnitCost, slow_messages_stay_in_small_units) {
 }
 
 TEST(UnitCost, what_single_calls_take_is_never_taken_for_fixed) {
-  Topic topic{.fixed_ms = 1, .each_ms = 60, .one_at_a_time = true};
+  SizedTopic topic{.fixed_ms = 1, .each_ms = 60, .one_at_a_time = true};
   const auto sizes = topic.run(200);
   EXPECT_TRUE(std::all_of(sizes.begin() + 1, sizes.end(), [](std::size_t size) { return size == 1; }));
 }
 
 /// On a busy machine a unit takes up to half as long again.
 TEST(UnitCost, noise_hides_neither) {
-  Topic fixed{.fixed_ms = 60, .each_ms = 0.02, .noise = 0.5};
+  SizedTopic fixed{.fixed_ms = 60, .each_ms = 0.02, .noise = 0.5};
   fixed.run(20);
   EXPECT_GE(mean(fixed.run(200)), 300);
-  Topic slow{.each_ms = 60, .noise = 0.5};
+  SizedTopic slow{.each_ms = 60, .noise = 0.5};
   slow.run(100);
   EXPECT_LE(mean(slow.run(200)), 1.5);
 }
 
 /// A unit must not run into its handler_timeout because it was made larger.
 TEST(UnitCost, one_call_stays_below_half_of_its_timeout) {
-  Topic slow{.fixed_ms = 20'000, .each_ms = 100, .size = 1};
+  SizedTopic slow{.fixed_ms = 20'000, .each_ms = 100, .size = 1};
   EXPECT_LE(mean(slow.run(50)), 1);
-  Topic unknown{.each_ms = 8'000, .size = 1};
+  SizedTopic unknown{.each_ms = 8'000, .size = 1};
   EXPECT_LE(mean(unknown.run(50)), 1);
-  Topic near{.fixed_ms = 5'000, .each_ms = 500, .size = 1};
+  SizedTopic near{.fixed_ms = 5'000, .each_ms = 500, .size = 1};
   near.run(20);
   for (const std::size_t size : near.run(100)) EXPECT_LE(5'000 + 500 * size, 15'000);
 }
