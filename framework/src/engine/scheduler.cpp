@@ -41,7 +41,8 @@ void note_times(TopicState& topic, const std::vector<UnitResult>& results) {
   const BatchReport& first = results.front().counts;  // it has the times of the common statements
   const auto took = nanoseconds(first.took);
   note(topic.mean_ns, took / messages);
-  if (!is_repeated) topic.cost.note(messages, took, topic.runner.runs_one_at_a_time() ? in_handlers : 0);
+  if (is_repeated) topic.cost.forget();
+  else topic.cost.note(messages, took, topic.runner.runs_one_at_a_time() ? in_handlers : 0);
   if (first.commit_time.count() <= 0) return;
   note(topic.handler_ns, in_handlers / messages);
   note(topic.transaction_ns, nanoseconds(first.claim_time + first.commit_time));
@@ -230,8 +231,7 @@ std::size_t Scheduler::unit_size(const LaneState& lane) const {
   if (fits >= static_cast<double>(plan.batch)) return most;
   const double longest = topic.runner.runs_one_at_a_time() ? std::numeric_limits<double>::infinity()
                                                            : kOfTimeout * nanoseconds(plan.handler_timeout);
-  const std::size_t spreads = topic.cost.size(target, longest);
-  return std::clamp<std::size_t>(std::max(static_cast<std::size_t>(fits), spreads), 1, most);
+  return std::min(topic.cost.size(fits, target, longest), most);
 }
 
 /// The first time after `now` at which pick() may find more than it did at `now`. What was due at `now` and did not start

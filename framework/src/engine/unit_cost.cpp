@@ -13,12 +13,35 @@ constexpr double kWorthSpreading = 0.25;
 /// The variance of the sizes, relative to the square of their mean, from which they show what is fixed. A unit of double
 /// size among ten others has more.
 constexpr double kTellingSpread = 0.02;
+/// Sizes that differ by less are the same.
+constexpr double kSameSize = 1.4;
 /// Messages that only spread a fixed part add at most this to a unit.
 constexpr double kMostAddedNs = 1e9;
+/// A unit that takes so many times as long as expected, or as much less, is no noise. Short times say little.
+constexpr double kSurprise = 3;
+constexpr double kShortNs = 5e6;
 
 }  // namespace
 
+std::optional<UnitCost::Line> UnitCost::line() const {
+  const double spread = squared_ - messages_ * messages_;
+  if (spread <= kTellingSpread * messages_ * messages_) return std::nullopt;
+  const double each = (product_ - messages_ * took_ns_) / spread;
+  if (each < 0) return std::nullopt;  // the units became slower meanwhile
+  const double fixed = std::clamp(took_ns_ - messages_ * each, 0.0, most_fixed_ns_);
+  return Line{fixed, (took_ns_ - fixed) / messages_};
+}
+
+bool UnitCost::is_far_from(double messages, double took_ns) const {
+  // Without a line, all may be fixed, or nothing.
+  double least = std::min(took_ns_, took_ns_ * messages / messages_);
+  double most = std::max(took_ns_, took_ns_ * messages / messages_);
+  if (const auto known = line()) least = most = known->fixed_ns + messages * known->each_ns;
+  return took_ns > kSurprise * most + kShortNs || kSurprise * took_ns + kShortNs < least;
+}
+
 void UnitCost::note(double messages, double took_ns, double in_messages_ns) {
+  if (took_ns_ > 0 && is_far_from(messages, took_ns)) forget();
   const double kept = took_ns_ > 0 ? kKept : 0;
   const auto mix = [kept](double& mean, double value) { mean = kept * mean + (1 - kept) * value; };
   mix(messages_, messages);
@@ -26,24 +49,26 @@ void UnitCost::note(double messages, double took_ns, double in_messages_ns) {
   mix(squared_, messages * messages);
   mix(product_, messages * took_ns);
   mix(most_fixed_ns_, std::max(0.0, took_ns - in_messages_ns));
-  largest_ = std::max(messages, kept * largest_);
+  last_messages_ = messages;
+  last_took_ns_ = took_ns;
 }
 
-std::size_t UnitCost::size(double target_ns, double longest_ns) const {
-  if (took_ns_ <= 0 || most_fixed_ns_ < kWorthSpreading * took_ns_) return 1;
-  double fixed = most_fixed_ns_;
-  const double spread = squared_ - messages_ * messages_;
-  if (spread > kTellingSpread * messages_ * messages_) {
-    const double each = (product_ - messages_ * took_ns_) / spread;
-    fixed = std::clamp(took_ns_ - messages_ * each, 0.0, most_fixed_ns_);
-  } else if (2 * took_ns_ > longest_ns) {
-    return 1;  // a larger unit would tell, but may take twice as long
+std::size_t UnitCost::size(double fits, double target_ns, double longest_ns) const {
+  const double least = std::max(1.0, fits);
+  double wanted = least;
+  if (took_ns_ > 0 && most_fixed_ns_ >= kWorthSpreading * took_ns_) {
+    if (const auto known = line()) {
+      const double room = std::max(target_ns - known->fixed_ns,
+                                   std::min({known->fixed_ns, kMostAddedNs, longest_ns - known->fixed_ns}));
+      wanted = room / std::max(known->each_ns, 1.0);
+    } else if (messages_ < kSameSize * least) {
+      wanted = 2 * least;  // it tells, and takes at most twice as long
+    }
+    const double each = last_took_ns_ / last_messages_;  // if nothing is fixed
+    const double most = std::max(2 * last_messages_, kMostAddedNs / each);
+    wanted = std::min({wanted, most, longest_ns / each});
   }
-  const double room = std::max(target_ns - fixed, std::min({fixed, kMostAddedNs, longest_ns - fixed}));
-  const double in_messages = (took_ns_ - fixed) / messages_;
-  const double most = 2 * largest_;
-  if (room <= 0) return 1;
-  return static_cast<std::size_t>(std::max(1.0, in_messages * most <= room ? most : room / in_messages));
+  return static_cast<std::size_t>(std::max(least, wanted));
 }
 
 }  // namespace turnstile::detail

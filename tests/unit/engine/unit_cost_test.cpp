@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <random>
 #include <vector>
 
@@ -25,6 +26,7 @@ struct SizedTopic {
   std::size_t batch = 500, unit_most = 500;
   UnitCost cost{};
   std::size_t size = 8;
+  double mean_ms = 0;
   double noise = 0;  ///< a unit takes up to this part more
   std::mt19937 random{1};
 
@@ -40,10 +42,11 @@ struct SizedTopic {
       const double took = took_ms();
       sizes.push_back(size);
       cost.note(messages, took * kMs, one_at_a_time ? messages * each_ms * kMs : 0);
-      const auto fits = static_cast<std::size_t>(50 / (took / messages));
+      const double each = took / messages;
+      mean_ms = mean_ms == 0 ? each : mean_ms * 0.75 + each * 0.25;
       unit_most = std::min(batch, 2 * unit_most);
-      size = std::clamp<std::size_t>(std::max(fits, cost.size(50 * kMs, timeout_ms / 2 * kMs)), 1,
-                                     std::min(batch, unit_most));
+      const double longest = one_at_a_time ? std::numeric_limits<double>::infinity() : timeout_ms / 2 * kMs;
+      size = std::min({cost.size(50 / mean_ms, 50 * kMs, longest), batch, unit_most});
     }
     return sizes;
   }
@@ -125,9 +128,49 @@ TEST(UnitCost, one_call_stays_below_half_of_its_timeout) {
   for (const std::size_t size : near.run(100)) EXPECT_LE(5'000 + 500 * size, 15'000);
 }
 
-TEST(UnitCost, nothing_is_known_at_first) { EXPECT_EQ(UnitCost().size(50 * kMs, 1e12), 1); }
+/// What each message takes, changes a thousandfold. One unit is as large as before, because nobody could know.
+std::vector<std::size_t> sizes_after_a_change(SizedTopic topic, double each_ms) {
+  topic.run(100);
+  topic.each_ms = each_ms;
+  const auto sizes = topic.run(100);
+  return {sizes.begin() + 1, sizes.end()};
+}
 
-/// How many messages the next unit has, of a topic whose units of 8 messages took 90 ms.
+TEST(UnitCost, no_unit_is_large_for_long_when_a_batch_handler_becomes_slow) {
+  for (const std::size_t size : sizes_after_a_change({.fixed_ms = 1, .each_ms = 0.02, .timeout_ms = 1'000}, 20))
+    EXPECT_LE(size * 20, 500);
+}
+
+/// Their time is that of statements and COMMIT, so it may be fixed for all that is known.
+TEST(UnitCost, no_unit_is_large_for_long_when_what_single_calls_have_deferred_becomes_slow) {
+  for (const double each_ms : {20.0, 100.0}) {
+    const auto sizes = sizes_after_a_change({.fixed_ms = 1, .each_ms = 0.1, .timeout_ms = 1e9}, each_ms);
+    for (const std::size_t size : sizes) EXPECT_LE(static_cast<double>(size) * each_ms, 1'000);
+    EXPECT_LE(mean({sizes.begin() + 20, sizes.end()}) * each_ms, 130);
+  }
+}
+
+/// Each unit is a little slower than the one before, so none is a surprise.
+TEST(UnitCost, units_follow_messages_that_become_slower_and_slower) {
+  SizedTopic topic{.fixed_ms = 1, .each_ms = 0.1, .timeout_ms = 1e9};
+  topic.run(50);
+  for (int i = 0; i < 40; ++i) {
+    topic.each_ms *= 1.2;
+    topic.run(1);
+    EXPECT_LE(static_cast<double>(topic.size) * topic.each_ms, 250);
+  }
+}
+
+TEST(UnitCost, a_unit_that_failed_tells_nothing) {
+  SizedTopic topic{.fixed_ms = 80, .each_ms = 0.01};
+  topic.run(50);
+  topic.cost.forget();
+  EXPECT_EQ(topic.cost.size(2, 50 * kMs, 1e12), 2);
+}
+
+TEST(UnitCost, nothing_is_known_at_first) { EXPECT_EQ(UnitCost().size(7, 50 * kMs, 1e12), 7); }
+
+/// How many messages the next unit has, of a topic whose units of 8 and 4 messages took 90 ms.
 std::size_t next_unit(Pipeline handler) {
   const auto run_log = quiet_log();
   TopicSettings settings;
@@ -136,6 +179,7 @@ std::size_t next_unit(Pipeline handler) {
   const auto topic = topic_with_store(run_log, std::move(handler) | transactional(), settings);
   topic->mean_ns = 90e6 / 8;
   topic->cost.note(8, 90e6, 1e6);
+  topic->cost.note(4, 90e6, 1e6);
   Scheduler scheduler({.messages = 100, .bytes = 1 << 20}, run_log, [] {});
   const auto lane = std::make_shared<LaneState>(*topic, OwnedPartition{.at = {"t", 0}, .fence = {}});
   scheduler.open(lane);
@@ -148,7 +192,7 @@ std::size_t next_unit(Pipeline handler) {
 
 /// Each message has a handler_timeout of its own, and COMMIT has none.
 TEST(UnitSize, a_commit_as_long_as_the_handlers_timeout_is_shared_too) {
-  EXPECT_EQ(next_unit([](const Message&) {}), 16);
+  EXPECT_EQ(next_unit([](const Message&) {}), 44);
   EXPECT_EQ(next_unit([](std::span<const Message>) {}), 4) << "one call may have taken all the time";
 }
 
