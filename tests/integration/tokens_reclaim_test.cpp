@@ -83,6 +83,32 @@ TEST(TokensReclaim, a_clean_leave_gives_permits_back_at_once) {
   EXPECT_EQ(world.outside().most(), 4);
 }
 
+/// It holds no permit, so it returns none that would serve the requests of its workers.
+TEST(TokensReclaim, a_consumer_that_ends_while_it_waits_is_granted_nothing_any_more) {
+  TURNSTILE_NEEDS_SERVERS();
+  LimitedFixture world({.limit = 4, .lease = 60s, .session_timeout_ms = 30'000});
+  world->publish(1'500);
+  Process stays = world.consumer();
+  Process leaves = world.consumer();
+  ASSERT_TRUE(world.all_at_work({&stays, &leaves})) << world->output();
+  const auto member = world.member();
+  ASSERT_TRUE(member->set_limit(world->topic(), 0, 20s));
+  ASSERT_TRUE(eventually([&] {
+    const Outside now = world.outside();
+    return now.running(stays.pid()) == 0 && now.running(leaves.pid()) == 0;
+  })) << world->output();
+  leaves.signal(SIGTERM);
+  ASSERT_EQ(leaves.wait(30s), 0) << world->output();
+  ASSERT_TRUE(member->set_limit(world->topic(), 4, 20s));
+  const Nanos raised = monotonic_ns();
+  const auto all = world.runs(stays, 4, raised);
+  ASSERT_TRUE(all) << world->output();
+  tell("clean leave while it waits: from the raised limit to all permits in use", *all - raised);
+  EXPECT_LT(*all - raised, kReclaimSoon) << world->output();
+  end(*world, {&stays});
+  EXPECT_EQ(world.outside().most(), 4);
+}
+
 /// The process is frozen for longer than its lease, but not for longer than the group waits for it. Its partitions are
 /// still its own, so no fence stops it when it wakes.
 TEST(TokensReclaim, a_consumer_that_wakes_past_its_lease_starts_nothing_commits_nothing_and_says_so) {

@@ -63,7 +63,10 @@ void Scheduler::receive(std::shared_ptr<ports::Arrivals> arrivals, std::function
   idle_workers_.receive(std::move(arrivals), std::move(feed));
 }
 
-Scheduler::~Scheduler() { wake_up_->detach(); }
+Scheduler::~Scheduler() {
+  wake_up_->detach();
+  requests_->withdraw_all();
+}
 
 WorkerSlot& Scheduler::add_worker() {
   const std::lock_guard lock(mutex_);
@@ -353,11 +356,14 @@ void Scheduler::fence_unlocked(LaneState& lane, SteadyTime now, const std::strin
 
 void Scheduler::stop() {
   std::vector<DeliveredPermit> unused;
-  const std::lock_guard lock(mutex_);
-  stopping_ = true;
-  wants_quiet_.reset();
-  unused = take_unused_permits(SteadyTime::max());
-  idle_workers_.wake_all();
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    wants_quiet_.reset();
+    unused = take_unused_permits(SteadyTime::max());
+    idle_workers_.wake_all();
+  }
+  requests_->withdraw_all();  // a permit that is on its way is returned by deliver()
 }
 
 }  // namespace turnstile::detail

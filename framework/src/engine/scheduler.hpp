@@ -20,6 +20,7 @@
 
 #include "engine/idle_workers.hpp"
 #include "engine/lane_state.hpp"
+#include "engine/permit_requests.hpp"
 #include "engine/store_breaker.hpp"
 #include "engine/worker.hpp"
 #include "support/wake_up.hpp"
@@ -123,6 +124,7 @@ class Scheduler {
 
   /// A limiter delivers permits through it, because the limiter may outlive the scheduler.
   const std::shared_ptr<WakeUp<Scheduler>> wake_up_ = std::make_shared<WakeUp<Scheduler>>();
+  const std::shared_ptr<PermitRequests> requests_ = std::make_shared<PermitRequests>();
   const Window window_;
   const std::size_t processors_;
   std::shared_ptr<const RunLog> run_log_;

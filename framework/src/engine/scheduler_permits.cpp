@@ -41,11 +41,10 @@ bool Scheduler::has_permit(TopicState& topic, Missing& missing) {
 
 /// Waits in the limiter's line, with the other users of its permits in this process.
 void Scheduler::ask_for_permit(TopicState& topic) {
-  topic.limiter->acquire_later(
-      1, Priority::normal, [wake_up = wake_up_, &topic, asked_at = steady_clock::now()](Permit permit) {
-        // After the end of the scheduler, the permit is returned when the lock is released.
-        wake_up->call([&](Scheduler& scheduler) { scheduler.deliver(topic, permit, asked_at); });
-      });
+  requests_->ask(*topic.limiter, [wake_up = wake_up_, &topic, asked_at = steady_clock::now()](Permit permit) {
+    // After the end of the scheduler, the permit is returned when the lock is released.
+    wake_up->call([&](Scheduler& scheduler) { scheduler.deliver(topic, permit, asked_at); });
+  });
 }
 
 void Scheduler::deliver(TopicState& topic, Permit& permit, SteadyTime asked_at) {

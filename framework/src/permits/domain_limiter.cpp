@@ -7,16 +7,20 @@ namespace turnstile::ports {
 
 namespace {
 
-/// For limiters that support only wakes. It asks again and again, until it gets a permit or the request is withdrawn.
+/// For limiters that support only wakes. It asks again and again, until it gets a permit or the request is withdrawn. A
+/// wake cannot be withdrawn, so it must not keep the limiter in which it waits.
 class Asker : public std::enable_shared_from_this<Asker> {
  public:
-  Asker(std::shared_ptr<Limiter> limiter, std::function<void(Permit)> deliver)
+  Asker(std::weak_ptr<Limiter> limiter, std::function<void(Permit)> deliver)
       : limiter_(std::move(limiter)), deliver_(std::move(deliver)) {}
 
   void ask() {
-    limiter_->when_free([self = shared_from_this()] {
-      if (self->over_) return;
-      Permit permit = self->limiter_->try_acquire();
+    const auto limiter = limiter_.lock();
+    if (!limiter) return;
+    limiter->when_free([self = shared_from_this()] {
+      const auto asked = self->limiter_.lock();
+      if (self->over_ || !asked) return;
+      Permit permit = asked->try_acquire();
       if (!permit) self->ask();
       else if (!self->over_.exchange(true)) self->deliver_(std::move(permit));
     });
@@ -24,7 +28,7 @@ class Asker : public std::enable_shared_from_this<Asker> {
   bool withdraw() { return !over_.exchange(true); }
 
  private:
-  const std::shared_ptr<Limiter> limiter_;
+  const std::weak_ptr<Limiter> limiter_;
   const std::function<void(Permit)> deliver_;
   std::atomic<bool> over_{false};
 };
@@ -37,7 +41,7 @@ Permit Limiter::try_acquire_fairly(std::int64_t count) { return count == 1 ? try
 
 std::function<bool()> Limiter::acquire_later(std::int64_t /*count*/, Priority /*priority*/,
                                              std::function<void(Permit)> deliver) {
-  const auto asker = std::make_shared<Asker>(shared_from_this(), std::move(deliver));
+  const auto asker = std::make_shared<Asker>(weak_from_this(), std::move(deliver));
   asker->ask();
   return [asker] { return asker->withdraw(); };
 }

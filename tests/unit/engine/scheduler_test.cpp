@@ -202,6 +202,36 @@ class Delivers final : public EmptyLimiter {
   std::deque<std::function<void(Permit)>> line_;
 };
 
+/// Counts the requests that wait.
+class CountsWaiting final : public EmptyLimiter {
+ public:
+  std::function<bool()> acquire_later(std::int64_t, Priority, std::function<void(Permit)> deliver) override {
+    ++waiting;
+    return [self = shared_from_this(), this, deliver = std::move(deliver)] { return waiting-- > 0; };
+  }
+  std::atomic<int> waiting{0};
+};
+
+/// A process that waits for a permit and ends would otherwise be granted it, and keep it from the others for a lease.
+TEST_F(WaitingWorker, withdraws_what_it_waits_for_when_it_stops) {
+  auto limiter = std::make_shared<CountsWaiting>();
+  topic_ = plain_topic(run_log_, limiter);
+  scheduler_.feed(*open(*topic_), block("t", 0, 1));
+  worker_ = std::thread([&] { EXPECT_FALSE(scheduler_.next(unit_, slot_)); });
+  EXPECT_TRUE(test::eventually([&] { return limiter->waiting == 1; }));
+  scheduler_.stop();
+  worker_.join();
+  EXPECT_EQ(limiter->waiting, 0);
+}
+
+TEST(Scheduler, withdraws_what_is_requested_while_it_stops) {
+  const auto requests = std::make_shared<PermitRequests>();
+  const auto limiter = std::make_shared<CountsWaiting>();
+  requests->withdraw_all();
+  requests->ask(*limiter, [](const Permit&) {});
+  EXPECT_EQ(limiter->waiting, 0);
+}
+
 /// A worker that the test steps through: a limited topic beside one with a long backlog.
 class BusyWorker : public ::testing::Test {
  protected:

@@ -132,8 +132,9 @@ class Limiter : public std::enable_shared_from_this<Limiter> {
   /// permits only, and goes before waiting callers.
   virtual Permit try_acquire_fairly(std::int64_t count);
   /// Waits in line for `count` permits. `deliver` is called once, from any thread, possibly within this call. The
-  /// returned function withdraws the request; false means that it was too late. The default implementation supports
-  /// single permits only, and ignores the priority.
+  /// returned function withdraws the request; false means that it was too late. A request that waits may keep the
+  /// limiter and count as a wish, so withdraw it when nobody needs it any more. The default implementation supports
+  /// single permits only, and ignores the priority; its requests end with the limiter.
   virtual std::function<bool()> acquire_later(std::int64_t count, Priority priority,
                                               std::function<void(Permit)> deliver);
   /// Whether several permits can be acquired together. If not, try_acquire_fairly() returns nothing for a count above
