@@ -110,6 +110,25 @@ TEST_F(LimiterPostgres, a_permit_that_was_taken_out_of_the_table_is_lost_at_the_
   EXPECT_TRUE(eventually([&] { return said("permits in use were lost") == 1; })) << "it is said after that";
 }
 
+/// A replica that lagged knows the row as it was before the grant, and grants it once more.
+TEST_F(LimiterPostgres, a_grant_that_the_database_has_lost_and_repeats_is_another_permit) {
+  const auto limiter = join(1);
+  Permit lost = acquire(limiter);
+  ASSERT_TRUE(lost);
+  sql().exec("UPDATE permit SET generation = generation - 1, holder = NULL");
+  ASSERT_TRUE(eventually([&] { return lost.lost().stop_requested(); }));
+  const Permit again = acquire(limiter);
+  ASSERT_TRUE(again);
+  EXPECT_NE(again.token(), lost.token());
+  EXPECT_FALSE(lost.holds());
+  lost.give_back();
+  const auto expires = [&] { return sql().one("SELECT expires_at FROM permit"); };
+  const auto before = expires();
+  EXPECT_TRUE(eventually([&] { return expires() != before; })) << "its worker has run all that it had to do";
+  EXPECT_EQ(rows_held(), "1") << "the late release returned a permit that is in use";
+  EXPECT_TRUE(again.holds());
+}
+
 TEST_F(LimiterPostgres, who_holds_what_is_in_the_tables) {
   const auto limiter = join(2);
   const Permit held = acquire(limiter);

@@ -212,6 +212,23 @@ TEST_P(LimiterContract, a_waiter_that_has_lost_its_interest_holds_up_nobody) {
   EXPECT_TRUE(next.wait_for(1));
 }
 
+TEST_P(LimiterContract, a_request_that_was_withdrawn_leaves_nothing) {
+  auto limiter = limiters_->open("psp", 1);
+  const std::weak_ptr<ports::Limiter> seen = limiter;
+  Permit permit = acquire(limiter);
+  for (int i = 0; i < 10; ++i) {
+    const auto withdraw =
+        limiter->acquire_later(1, Priority::normal, [](const Permit&) { ADD_FAILURE() << "it was withdrawn"; });
+    EXPECT_TRUE(withdraw());
+    EXPECT_FALSE(withdraw()) << "a second call is too late";
+  }
+  EXPECT_EQ(limiter->state().waiting, 0);
+  permit.give_back();
+  EXPECT_TRUE(acquire(limiter)) << "a request that was withdrawn holds up the next one";
+  limiter.reset();
+  EXPECT_TRUE(eventually([&] { return seen.expired(); })) << "a request that was withdrawn keeps its limiter";
+}
+
 TEST_P(LimiterContract, a_permit_may_be_given_back_on_another_thread) {
   const auto limiter = limiters_->open("psp", 1);
   Permit permit = acquire(limiter);

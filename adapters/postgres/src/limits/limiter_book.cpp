@@ -19,26 +19,31 @@ LimiterBook::LimiterBook(std::string name, std::int64_t configured, const Limite
 
 // --- threads ---------------------------------------------------------------------------------------------------------
 
-LimiterBook::Held* LimiterBook::find_idle(Time now) {
+LimiterBook::HeldMap::iterator LimiterBook::find_idle(Time now) {
   // A lowered limit is in effect at once for permits that are not in use.
-  if (in_use_ == static_cast<std::int64_t>(held_.size()) || is_over()) return nullptr;
-  for (auto& [token, held] : held_) {
-    if (!held.in_use && held.deadline > now) return &held;
-  }
-  return nullptr;
+  if (in_use_ == static_cast<std::int64_t>(held_.size()) || is_over()) return held_.end();
+  return std::find_if(held_.begin(), held_.end(),
+                      [now](const auto& held) { return !held.second.in_use && held.second.deadline > now; });
+}
+
+LimiterBook::HeldMap::iterator LimiterBook::find(const Slot& slot) {
+  return std::find_if(held_.begin(), held_.end(), [&](const auto& held) { return held.second.slot == slot; });
+}
+
+LimiterBook::Taken LimiterBook::take(HeldMap::iterator idle) {
+  Held& held = idle->second;
+  held.in_use = true;
+  held.fresh = false;
+  held.lost = std::stop_source();
+  most_in_use_ = std::max(most_in_use_, ++in_use_);
+  return {idle->first, held.lost.get_token()};
 }
 
 LimiterBook::Taken LimiterBook::try_take() {
   const auto now = LeaseClock::now();
   {
     const std::lock_guard lock(mutex_);
-    if (Held* held = find_idle(now)) {
-      held->in_use = true;
-      held->fresh = false;
-      held->lost = std::stop_source();
-      most_in_use_ = std::max(most_in_use_, ++in_use_);
-      return {token_of(held->slot), held->lost.get_token()};
-    }
+    if (const auto idle = find_idle(now); idle != held_.end()) return take(idle);
     const bool asked = refused_at_ && now - *refused_at_ < pace_.poll;
     refused_at_ = now;
     if (asked || !line_.empty()) return {};
@@ -47,28 +52,52 @@ LimiterBook::Taken LimiterBook::try_take() {
   return {};
 }
 
-void LimiterBook::when_free(std::function<void()> wake) {
-  bool waits = false, rings = false;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto now = LeaseClock::now();
-    waits = !line_.empty() || !find_idle(now);
-    if (waits) line_.push_back(std::move(wake));
-    rings = waits && now >= next_take_;
-  }
-  if (!waits) wake();
-  else if (rings) ring_();
+void LimiterBook::when_free(std::function<void()> wake) { stand_in_line({.wake = std::move(wake)}); }
+
+std::uint64_t LimiterBook::take_later(std::function<void(Taken)> deliver) {
+  return stand_in_line({.deliver = std::move(deliver)});
 }
 
-/// Wakes the waiting callers one after another, in the order of their requests, until no permit is idle. A caller that
-/// no longer needs a permit must not keep it from those behind it.
+std::uint64_t LimiterBook::stand_in_line(Waiter waiter) {
+  std::uint64_t number = 0;
+  bool rings = false;
+  {
+    const std::lock_guard lock(mutex_);
+    waiter.number = number = ++last_waiter_;
+    line_.push_back(std::move(waiter));
+    const auto now = LeaseClock::now();
+    rings = find_idle(now) == held_.end() && now >= next_take_;
+  }
+  serve();
+  if (rings) ring_();
+  return number;
+}
+
+bool LimiterBook::withdraw(std::uint64_t request) {
+  Waiter gone;  // destroyed without the lock: it may hold the last reference to its limiter
+  const std::lock_guard lock(mutex_);
+  const auto found =
+      std::lower_bound(line_.begin(), line_.end(), request,
+                       [](const Waiter& waiter, std::uint64_t number) { return waiter.number < number; });
+  if (found == line_.end() || found->number != request) return false;
+  gone = std::move(*found);
+  line_.erase(found);
+  return true;
+}
+
+/// Serves the waiting callers one after another, in the order of their requests, until no permit is idle. A caller that
+/// is only woken may no longer need a permit, and must not keep it from those behind it.
 void LimiterBook::serve() {
   std::unique_lock lock(mutex_);
-  while (!line_.empty() && find_idle(LeaseClock::now())) {
-    const auto wake = std::move(line_.front());
+  while (!line_.empty()) {
+    const auto idle = find_idle(LeaseClock::now());
+    if (idle == held_.end()) return;
+    const Waiter waiter = std::move(line_.front());
     line_.pop_front();
+    const Taken taken = waiter.deliver ? take(idle) : Taken{};
     lock.unlock();
-    wake();
+    if (waiter.deliver) waiter.deliver(taken);
+    else waiter.wake();
     lock.lock();
   }
 }
@@ -91,10 +120,11 @@ void LimiterBook::give_back(std::uint64_t token) noexcept {
   {
     const std::lock_guard lock(mutex_);
     if (const auto late = overstaying_.find(token); late != overstaying_.end()) {
-      // The statement compares the row: if it belongs to another process by now, nothing changes.
-      returning_.push_back(late->second);
+      // The statement compares the row: if it belongs to another process by now, nothing changes. If the database has
+      // lost the grant and granted the row to this process again, it is in use here.
+      rings = find(late->second) == held_.end();
+      if (rings) returning_.push_back(late->second);
       overstaying_.erase(late);
-      rings = true;
     } else if (const auto found = held_.find(token); found != held_.end() && found->second.in_use) {
       --in_use_;
       found->second.in_use = false;
@@ -255,7 +285,7 @@ void LimiterBook::done(const LimiterErrand& errand, const std::vector<Slot>& gra
       held.slot = slot;
       held.deadline = pace_.deadline(sent);
       held.idle_since = now;
-      held_.emplace(token_of(slot), std::move(held));
+      held_.emplace(++last_token_, std::move(held));
     }
     if (errand.waiting > 0) {
       told_waiting_ = errand.waiting;
@@ -322,7 +352,7 @@ std::int64_t LimiterBook::renewed(const std::vector<Slot>& asked, const std::vec
     const std::lock_guard lock(mutex_);
     const auto now = LeaseClock::now();
     for (const Slot& slot : asked) {
-      const auto found = held_.find(token_of(slot));
+      const auto found = find(slot);
       if (found == held_.end()) continue;
       if (std::find(renewed.begin(), renewed.end(), slot) == renewed.end()) lost += lose(found, told);
       // A permit that expired before the answer came stays expired: its holder may have been told already.

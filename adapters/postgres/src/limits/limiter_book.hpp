@@ -31,10 +31,6 @@ struct Slot {
 };
 
 inline constexpr std::int64_t kMostPermits = 1'000'000'000;
-/// A single number for both, as the port needs it; 0 means none.
-constexpr std::uint64_t token_of(const Slot& slot) {
-  return static_cast<std::uint64_t>(slot.generation) << 30U | static_cast<std::uint64_t>(slot.number);
-}
 
 struct LimiterPace {
   std::chrono::milliseconds lease{};
@@ -74,7 +70,7 @@ struct LimiterErrand {
 class LimiterBook {
  public:
   struct Taken {
-    std::uint64_t token = 0;
+    std::uint64_t token = 0;  ///< 0: none
     std::stop_token lost;
   };
   /// `ring` tells that a statement is due; it must be quick.
@@ -86,6 +82,10 @@ class LimiterBook {
   // --- for threads ---
   Taken try_take();
   void when_free(std::function<void()> wake);
+  /// Waits in line. `deliver` is called once, possibly within this call, unless the request is withdrawn.
+  std::uint64_t take_later(std::function<void(Taken)> deliver);
+  /// False: it was delivered, or is being delivered now.
+  bool withdraw(std::uint64_t request);
   void give_back(std::uint64_t token) noexcept;
   /// False once its deadline has passed, even before expire() has set `lost`.
   [[nodiscard]] bool holds(std::uint64_t token) const noexcept;
@@ -131,8 +131,17 @@ class LimiterBook {
     std::stop_source lost{std::nostopstate};
   };
   using HeldMap = std::map<std::uint64_t, Held>;
+  /// It has one of the functions.
+  struct Waiter {
+    std::uint64_t number = 0;
+    std::function<void()> wake{};
+    std::function<void(Taken)> deliver{};
+  };
 
-  Held* find_idle(Time now);
+  HeldMap::iterator find_idle(Time now);
+  [[nodiscard]] HeldMap::iterator find(const Slot& slot);
+  Taken take(HeldMap::iterator idle);
+  std::uint64_t stand_in_line(Waiter waiter);
   [[nodiscard]] std::int64_t wanted(Time now) const;
   [[nodiscard]] std::int64_t room() const;
   [[nodiscard]] bool is_over() const;
@@ -151,10 +160,13 @@ class LimiterBook {
   const std::function<void()> ring_;
 
   mutable std::mutex mutex_;
-  HeldMap held_;  ///< by token
+  // By token. The row of a permit is no token: after a failover, the database may grant a row anew that it granted before.
+  HeldMap held_;
   std::map<std::uint64_t, Slot> overstaying_;
   std::vector<Slot> returning_;
-  std::deque<std::function<void()>> line_;
+  std::deque<Waiter> line_;
+  std::uint64_t last_waiter_ = 0;
+  std::uint64_t last_token_ = 0;
   std::int64_t in_use_ = 0;
   std::int64_t most_in_use_ = 0;
   std::int64_t expected_ = 0;

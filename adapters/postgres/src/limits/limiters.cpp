@@ -38,6 +38,14 @@ class PostgresLimiter final : public ports::Limiter {
     if (taken.token == 0) return {};
     return {shared_from_this(), taken.token, std::move(taken.lost)};
   }
+  std::function<bool()> acquire_later(std::int64_t /*count*/, Priority /*priority*/,
+                                      std::function<void(Permit)> deliver) override {
+    const auto request =
+        book_->take_later([self = shared_from_this(), deliver = std::move(deliver)](LimiterBook::Taken taken) {
+          deliver(Permit(self, taken.token, std::move(taken.lost)));
+        });
+    return [book = book_, request] { return book->withdraw(request); };
+  }
   void when_free(std::function<void()> wake) override { book_->when_free(std::move(wake)); }
   ports::LimiterState state() const override { return book_->state(); }
   void expect(std::int64_t at_once) override { book_->expect(at_once); }

@@ -8,7 +8,8 @@
 // Guarantee: permits with a running lease never exceed the limit. After a limit was lowered, none is granted until the
 // permits in use fit. If a permit could not be renewed in time, Permit::lost() is set after 7/8 of the lease, before
 // another process can get it. Each clock may be up to 6 % fast or slow. If the database's clock is *set* forward, leases
-// end early.
+// end early. If a failover loses grants, the new server grants them again: until the old holder is told through
+// Permit::lost(), at most until 7/8 of its lease, more permits than the limit can be in use.
 //
 // Only the threads of open_limiters() wait for the network. While the database is unavailable, no new permits are
 // granted, and held permits end at their deadlines. One log line reports the outage, and the limiters recover by
