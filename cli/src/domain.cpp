@@ -41,7 +41,8 @@ constexpr std::size_t kNamed = 5;
       fmt::format(
           "there is no token log {} at {} (its name: {}). The first consumer with a limit over the cluster creates it "
           "when it starts: start one. If the consumers' log has another name, write [limits] topic or "
-          "[kafka] \"group.id\" as they have it, or give --topic NAME",
+          "[kafka] \"group.id\" as they have it, or give --topic NAME. Limits that PostgreSQL counts "
+          "(postgres::open_limiters) have no log: a program sets them with postgres::set_limit",
           topic, brokers, why));
 }
 

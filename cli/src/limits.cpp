@@ -67,6 +67,13 @@ std::string decided_by(const PermitsView::Entry& entry) {
   return *low == *high ? "configuration" : "configuration (the lowest)";
 }
 
+void print_reserved(const PermitsView::Entry& entry) {
+  if (entry.set_aside == 0) return;
+  fmt::print(
+      "{}: of its limit, {} are reserved for members that cannot reach the log ([limits] reserve), {} are shared\n",
+      one_line(entry.limiter, kLimitsShown), number(entry.set_aside), number(entry.limit - entry.set_aside));
+}
+
 void print_list(const TokenReader& reader, const PermitsView& view) {
   if (view.limiters.empty()) {
     fmt::print("no limiters: no running member has one, and none is set\n");
@@ -80,11 +87,7 @@ void print_list(const TokenReader& reader, const PermitsView& view) {
     }
     fmt::print("{}", table(rows));
     for (const auto& entry : view.limiters) {
-      if (entry.set_aside > 0) {
-        fmt::print(
-            "{}: of its limit, {} are reserved for members that cannot reach the log ([limits] reserve), {} are shared\n",
-            one_line(entry.limiter, kLimitsShown), number(entry.set_aside), number(entry.limit - entry.set_aside));
-      }
+      print_reserved(entry);
       if (entry.limit > 0 && is_over(entry)) {
         fmt::print("{}: {} are held, more than its limit: no handler starts until it fits\n",
                    one_line(entry.limiter, kLimitsShown), number(entry.held()));
@@ -198,6 +201,7 @@ void print_change(const std::string& name, const PermitsView::Entry* before, con
                               ? "paused: no handler starts"
                               : fmt::format("{} at once over all members, {}", number(after->limit), by(*after));
   fmt::print("{}: {} (before: {})\n", shown, now, said(before));
+  if (after->limit > 0) print_reserved(*after);
   if (held > after->limit) {
     fmt::print("{} {} held: running handlers keep their permits, and {}\n", number(held), held == 1 ? "is" : "are",
                after->limit == 0 ? "no handler starts" : "no handler starts until it fits");

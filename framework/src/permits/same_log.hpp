@@ -36,8 +36,9 @@ class SameLog {
     stage_ = last_.position < 0 ? Stage::sure : Stage::looking;
     if (stage_ == Stage::looking) return last_.position;
     if (last >= 0 && !has_gaps_)
-      throw TokenLogTrimmed("this process was suspended or cut off, and had read nothing of " + log.name() +
-                            " since its snapshot");
+      throw TokenLogTrimmed(
+          "this process was suspended or cut off, or the log was deleted, and it had read nothing of " + log.name() +
+          " since its snapshot");
     return last + 1;
   }
   /// Call it for each record, before it is applied. Throws TokenLogBroken if the log is another one, and TokenLogTrimmed
