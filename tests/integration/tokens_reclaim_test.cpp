@@ -99,8 +99,8 @@ TEST(TokensReclaim, a_consumer_that_ends_while_it_waits_is_granted_nothing_any_m
   })) << world->output();
   leaves.signal(SIGTERM);
   ASSERT_EQ(leaves.wait(30s), 0) << world->output();
-  ASSERT_TRUE(member->set_limit(world->topic(), 4, 20s));
   const Nanos raised = monotonic_ns();
+  ASSERT_TRUE(member->set_limit(world->topic(), 4, 20s));
   const auto all = world.runs(stays, 4, raised);
   ASSERT_TRUE(all) << world->output();
   tell("clean leave while it waits: from the raised limit to all permits in use", *all - raised);
