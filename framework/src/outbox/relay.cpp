@@ -159,22 +159,24 @@ std::size_t Relay::send_some() {
       });
   sent_.clear();
   for (auto record = first_sent; record != records.end(); ++record) sent_.insert(as_sent(*record));
-  std::vector<const ports::OutboxRecord*> to_send, sent, refused;
+  std::vector<const ports::OutboxRecord*> to_send, sent;
+  std::vector<std::pair<const ports::OutboxRecord*, std::string>> refused;
   for (auto record = records.begin(); record != first_sent; ++record) {
     if (record->unreadable.empty()) to_send.push_back(&*record);
     else put_aside(*record, record->unreadable);
   }
   for (auto record = first_sent; record != records.end(); ++record) sent.push_back(&*record);
   if (!to_send.empty()) {
-    const auto fates = send(to_send);
+    auto fates = send(to_send);
     for (std::size_t i = 0; i < to_send.size(); ++i) {
       if (fates[i].kind == ports::BrokerSender::Fate::Kind::sent) sent.push_back(to_send[i]);
-      if (fates[i].kind == ports::BrokerSender::Fate::Kind::refused) refused.push_back(to_send[i]);
+      if (fates[i].kind == ports::BrokerSender::Fate::Kind::refused)
+        refused.emplace_back(to_send[i], std::move(fates[i].why));
     }
   }
   // First the sent records: they must not be sent again, even if a later step fails.
   if (!sent.empty()) remove(sent);
-  for (const auto* record : refused) send_alone(*record);
+  for (const auto& [record, why] : refused) put_aside(*record, why);
   return static_cast<std::size_t>(first_sent - records.begin());
 }
 
@@ -186,15 +188,6 @@ std::vector<ports::BrokerSender::Fate> Relay::send(const std::vector<const ports
   auto fates = sender_->send(messages);
   TURNSTILE_FAILPOINT("after-relay");
   return fates;
-}
-
-/// A broker refuses a batch as a whole, including records that it would accept. Each record is then sent alone, to find
-/// the record that the broker really refuses.
-void Relay::send_alone(const ports::OutboxRecord& record) {
-  const auto fate = sender_->send({&record.message, 1}).front();
-  if (fate.kind == ports::BrokerSender::Fate::Kind::refused) put_aside(record, fate.why);
-  const ports::OutboxRecord* const sent = &record;
-  if (fate.kind == ports::BrokerSender::Fate::Kind::sent) remove({&sent, 1});
 }
 
 void Relay::remove(std::span<const ports::OutboxRecord* const> sent) {

@@ -62,7 +62,6 @@ class Relay {
   void fall_asleep();
   std::size_t send_some();
   std::vector<ports::BrokerSender::Fate> send(const std::vector<const ports::OutboxRecord*>& records);
-  void send_alone(const ports::OutboxRecord& record);
   void remove(std::span<const ports::OutboxRecord* const> sent);
   void put_aside(const ports::OutboxRecord& record, const std::string& why);
   void look_for_due(Time now);

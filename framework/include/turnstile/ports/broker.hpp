@@ -160,8 +160,9 @@ class BrokerSender {
     std::string why{};          ///< refused, unknown: the reason
   };
   /// Returns when each record has its fate, in the order of `records`. Records of one key arrive in order: after a
-  /// record of unknown fate, the following records of its key are unknown too. If `partition` < 0, the key decides the
-  /// partition. Waits as long as no broker answers. Never throws for an error of the broker.
+  /// record of unknown fate, the following records of its key are unknown too. A refused record changes nothing for the
+  /// others: they are sent, and arrive in order, also if the broker refuses them together with it at first. If `partition`
+  /// < 0, the key decides the partition. Waits as long as no broker answers. Never throws for an error of the broker.
   virtual std::vector<Fate> send(std::span<const OwnedMessage> records) = 0;
   /// send() gives up the records that are not acknowledged yet, and so do later calls. Call it from another thread.
   virtual void cancel() noexcept = 0;
