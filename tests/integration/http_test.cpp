@@ -214,6 +214,24 @@ TEST_F(FormsOnPostgres, a_token_is_for_its_subject_and_its_time) {
   EXPECT_THAT(effects(), IsEmpty());
 }
 
+TEST_F(FormsOnPostgres, a_token_is_issued_later_while_another_session_locks_the_table) {
+  auto tokens = http::postgres_tokens(1h, {schema_->name(), "one_time_token"});
+  tokens.issue = [issue = tokens.issue](Transaction& tx, std::string_view subject) {
+    (void)tx.exec("SET LOCAL lock_timeout = '50ms'");
+    return issue(tx, subject);
+  };
+  http_.server.Get("/token", http::issue_tokens(store_, tokens));
+  http_.start();
+  Sql rival(schema_->url());
+  rival.exec("BEGIN; LOCK TABLE one_time_token IN ACCESS EXCLUSIVE MODE");
+  const auto response = send(http_.port(), "GET", "/token", {{"User", "ada"}}, "", "");
+  EXPECT_EQ(response.status, 503);
+  EXPECT_EQ(response.get_header_value("Retry-After"), "1");
+  EXPECT_THAT(response.body, HasSubstr("request a token again later"));
+  rival.exec("COMMIT");
+  EXPECT_EQ(issue("ada").size(), 32U);
+}
+
 TEST_F(FormsOnPostgres, an_answer_that_is_kept_no_more_is_a_conflict) {
   serve_forms(1h);
   const std::string token = issue("ada");

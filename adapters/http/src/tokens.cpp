@@ -52,12 +52,18 @@ std::string issue_token(ports::Store& store, const Tokens& tokens, const httplib
 httplib::Server::Handler issue_tokens(std::shared_ptr<ports::Store> store, Tokens tokens) {
   return [store = std::move(store), tokens = std::move(tokens)](const httplib::Request& request,
                                                                 httplib::Response& response) {
+    const auto ask_later = [&response] {
+      set_problem(response, 503, "the database does not answer or is too busy; request a token again later",
+                  std::chrono::seconds(1));
+    };
     try {
       const std::string token = issue_token(*store, tokens, request);
       response.set_content(R"({"token":")" + token + "\"}\n", "application/json");
       response.set_header("Cache-Control", "no-store");
     } catch (const StoreUnavailable&) {
-      set_problem(response, 503, "the database does not answer; request a token again later", std::chrono::seconds(1));
+      ask_later();
+    } catch (const StoreBusy&) {
+      ask_later();
     }
   };
 }

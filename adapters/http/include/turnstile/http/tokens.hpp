@@ -51,8 +51,8 @@ struct Tokens {
 /// A token for the form that is sent in response to `request`. Throws what the store and tokens.issue throw.
 std::string issue_token(ports::Store& store, const Tokens& tokens, const httplib::Request& request);
 
-/// The endpoint that issues tokens, for pages that fetch their token: {"token":"…"}, marked as not cacheable. 503 while
-/// PostgreSQL is unavailable.
+/// The endpoint that issues tokens, for pages that fetch their token: {"token":"…"}, marked as not cacheable. 503 with
+/// Retry-After while PostgreSQL is unavailable or too busy.
 httplib::Server::Handler issue_tokens(std::shared_ptr<ports::Store> store, Tokens tokens);
 
 /// The endpoint that redeems tokens. The token, the effect and the response are one transaction. Without options.scope,
