@@ -45,10 +45,23 @@ Exit stats(const Global& global) {
   return Exit::ok;
 }
 
+/// Whether there was one more than `most`. It takes it away.
+template <typename Record>
+bool cut(std::vector<Record>& found, std::int64_t most) {
+  if (found.size() <= static_cast<std::size_t>(most)) return false;
+  found.resize(static_cast<std::size_t>(most));
+  return true;
+}
+
+void print_more(bool more) {
+  if (more) fmt::print("there are more: --most N shows N of them\n");
+}
+
 Exit list(const Global& global, const OutboxOptions& options) {
-  const auto refused = open_admin(load_settings(global)).refused(options.most);
+  auto refused = open_admin(load_settings(global)).refused(options.most + 1);
+  const bool more = cut(refused, options.most);
   if (global.json) {
-    Json json{{"refused", Json::array()}};
+    Json json{{"refused", Json::array()}, {"more", more}};
     for (const auto& record : refused) {
       json["refused"].push_back({{"number", record.number},
                                  {"topic", record.topic},
@@ -70,13 +83,15 @@ Exit list(const Global& global, const OutboxOptions& options) {
                     number(record.bytes), one_line(record.why, 200)});
   }
   fmt::print("{}", table(rows));
+  print_more(more);
   return Exit::ok;
 }
 
 Exit scheduled(const Global& global, const OutboxOptions& options) {
-  const auto found = open_admin(load_settings(global)).scheduled(options.topic, options.most);
+  auto found = open_admin(load_settings(global)).scheduled(options.topic, options.most + 1);
+  const bool more = cut(found, options.most);
   if (global.json) {
-    Json json{{"scheduled", Json::array()}};
+    Json json{{"scheduled", Json::array()}, {"more", more}};
     for (const auto& record : found) {
       json["scheduled"].push_back({{"id", record.id.text()},
                                    {"due_at", iso(record.due_at)},
@@ -98,6 +113,7 @@ Exit scheduled(const Global& global, const OutboxOptions& options) {
                     when(record.written_at)});
   }
   fmt::print("{}", table(rows));
+  print_more(more);
   return Exit::ok;
 }
 

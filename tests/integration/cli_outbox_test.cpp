@@ -86,9 +86,37 @@ TEST_F(CliOutbox, list_says_what_was_refused_and_why) {
   EXPECT_THAT(cli_.run("outbox", "list").out, HasSubstr("nothing was refused"));
   refuse("'\\x00'", "too large " + std::string(1, 27) + "[2J");
   const auto list = cli_.run("outbox", "list");
-  EXPECT_THAT(list.out, AllOf(ContainsRegex("1 .*orders +3 +too large"), Not(HasSubstr("\x1b"))));
+  EXPECT_THAT(list.out, AllOf(ContainsRegex("1 .*orders +4 +too large"), Not(HasSubstr("\x1b"))));
   const Json json = Json::parse(cli_.run("outbox", "list", "--json").out);
   EXPECT_EQ(json["refused"][0]["key"]["base64"], "AA==");
+}
+
+TEST_F(CliOutbox, lists_tell_that_there_are_more) {
+  for (int i = 0; i < 3; ++i) refuse("'k'");
+  sql("INSERT INTO scheduled (due_at, topic) SELECT '2999-01-01', 'orders' FROM generate_series(1, 3)");
+  for (const char* verb : {"list", "scheduled"}) {
+    EXPECT_THAT(cli_.run("outbox", verb, "--most", "2").out, HasSubstr("there are more: --most N")) << verb;
+    EXPECT_THAT(cli_.run("outbox", verb, "--most", "3").out, Not(HasSubstr("there are more"))) << verb;
+    const std::string field = verb == std::string("list") ? "refused" : verb;
+    for (const char* most : {"2", "3"}) {
+      const Json json = Json::parse(cli_.run("outbox", verb, "--most", most, "--json").out);
+      EXPECT_EQ(json[field].size(), std::stoul(most)) << verb;
+      EXPECT_EQ(json["more"], most == std::string("2")) << verb;
+    }
+  }
+}
+
+TEST_F(CliOutbox, bytes_are_those_of_key_payload_and_headers) {
+  sql("INSERT INTO outbox (shard, topic, record_key, record_payload, header_names, header_values, refused) VALUES "
+      "(-1, 'orders', 'key', 'payload', '{big,none}', ARRAY[convert_to(repeat('h', 5000), 'UTF8'), NULL], 'large'), "
+      "(-1, 'orders', NULL, NULL, '{}', '{}', 'empty')");
+  sql("INSERT INTO scheduled (due_at, topic, record_key, record_payload, header_names, header_values) VALUES "
+      "('2999-01-01', 'orders', 'key', 'payload', '{big}', ARRAY[convert_to(repeat('h', 5000), 'UTF8')])");
+  const Json refused = Json::parse(cli_.run("outbox", "list", "--json").out);
+  EXPECT_EQ(refused["refused"][0]["bytes"], 3 + 7 + 3 + 4 + 5'000);
+  EXPECT_EQ(refused["refused"][1]["bytes"], 0);
+  const Json scheduled = Json::parse(cli_.run("outbox", "scheduled", "--json").out);
+  EXPECT_EQ(scheduled["scheduled"][0]["bytes"], 3 + 7 + 3 + 5'000);
 }
 
 TEST_F(CliOutbox, retry_puts_them_back_where_their_key_belongs) {

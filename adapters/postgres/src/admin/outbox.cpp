@@ -5,6 +5,19 @@
 
 namespace turnstile::postgres {
 
+namespace {
+
+/// Of key, payload and headers.
+std::string bytes_of_record() {
+  const auto of_list = [](const std::string& list) {
+    return "(SELECT coalesce(sum(octet_length(part)), 0) FROM unnest(" + list + ") part)";
+  };
+  return "coalesce(octet_length(record_key), 0) + coalesce(octet_length(record_payload), 0) + " +
+         of_list("header_names") + " + " + of_list("header_values");
+}
+
+}  // namespace
+
 OutboxStats Admin::outbox() {
   return session_->transact(Patience{}, [&] {
     const Rows rows = session_->run(
@@ -27,7 +40,7 @@ OutboxStats Admin::outbox() {
 
 std::vector<RefusedRecord> Admin::refused(std::int64_t most) {
   const Rows rows =
-      session_->ask("SELECT id, topic, record_key, coalesce(octet_length(record_payload), 0), refused, " +
+      session_->ask("SELECT id, topic, record_key, " + bytes_of_record() + ", refused, " +
                         microseconds_of("written_at") + " FROM outbox WHERE shard = -1 ORDER BY id LIMIT $1::bigint",
                     {std::to_string(most)});
   std::vector<RefusedRecord> all;
@@ -44,7 +57,7 @@ std::vector<RefusedRecord> Admin::refused(std::int64_t most) {
 
 std::vector<ScheduledRecord> Admin::scheduled(const std::optional<std::string>& topic, std::int64_t most) {
   const Rows rows =
-      session_->ask("SELECT id, message_id, topic, record_key, coalesce(octet_length(record_payload), 0), " +
+      session_->ask("SELECT id, message_id, topic, record_key, " + bytes_of_record() + ", " +
                         microseconds_of("due_at") + ", " + microseconds_of("written_at") +
                         " FROM scheduled WHERE $1::text IS NULL OR topic = $1 ORDER BY due_at, id LIMIT $2::bigint",
                     {topic, std::to_string(most)});

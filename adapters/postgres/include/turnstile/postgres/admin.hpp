@@ -122,7 +122,7 @@ struct RefusedRecord {
   std::int64_t number = 0;         ///< its number for operators
   std::string topic;               ///< the topic to send it to
   std::optional<std::string> key;  ///< of the record
-  std::int64_t bytes = 0;          ///< of the payload
+  std::int64_t bytes = 0;          ///< of key, payload and headers
   std::string why;                 ///< the broker's error
   DatabaseTime written_at;         ///< when the handler published it
 };
@@ -133,7 +133,7 @@ struct ScheduledRecord {
   MessageId id;                    ///< sent as header message-id
   std::string topic;               ///< the topic to send it to
   std::optional<std::string> key;  ///< of the record
-  std::int64_t bytes = 0;          ///< of the payload
+  std::int64_t bytes = 0;          ///< of key, payload and headers
   DatabaseTime due_at;             ///< it is sent then, or later
   DatabaseTime written_at;         ///< when the handler published it
 };
