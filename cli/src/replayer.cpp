@@ -103,8 +103,8 @@ void require_last_replay(const postgres::DeadSummary& dead, const Decision& deci
   if (!dead.replay_in_doubt) {
     if (!decided.token()) return;
     throw Refusal(fmt::format(
-        "dead letter {}: the replay {} is not in doubt any more; the letter {}", dead.number, *decided.token(),
-        dead.replayed_at ? "was replayed " + when(*dead.replayed_at) : "waits, and was not published by that replay"));
+        "dead letter {}: no replay {} of it is in doubt; the letter {}", dead.number, one_line(*decided.token(), 80),
+        dead.replayed_at ? "was replayed " + when(*dead.replayed_at) : "waits, and no replay has published it"));
   }
   if (decided && decided.token() == dead.replay_token) return;
   throw Refusal(fmt::format("dead letter {}: {}", dead.number, how_to_settle(dead)));

@@ -182,6 +182,17 @@ TEST_F(CliReplay, what_is_known_by_its_place_is_published_once) {
   EXPECT_EQ(kafka_.read(topic_, 1).size(), 1U);
 }
 
+TEST_F(CliReplay, a_token_of_no_replay_is_refused_as_such) {
+  bury(7, "'{}'");
+  know_by_place(7);
+  for (const char* option : {"--again=zzz", "--done=zzz"}) {
+    const auto refused = cli_.run("dlq", "replay", "1", option);
+    EXPECT_EQ(refused.code, 4) << option;
+    EXPECT_THAT(refused.err, HasSubstr("dead letter 1: no replay zzz of it is in doubt; the letter waits")) << option;
+  }
+  EXPECT_EQ(sql("SELECT replayed_at IS NULL FROM dead"), "t");
+}
+
 /// Each of them has looked for the record of the replay in doubt, and has not found it.
 TEST_F(CliReplay, operators_that_publish_again_at_one_time_publish_one_record) {
   bury(7, "'{}'");
@@ -191,7 +202,7 @@ TEST_F(CliReplay, operators_that_publish_again_at_one_time_publish_one_record) {
   EXPECT_EQ(published_by_four("1", {"--again=" + token}), 1);
   const auto late = cli_.run("dlq", "replay", "1", "--again=" + token);
   EXPECT_EQ(late.code, 4) << late.out;
-  EXPECT_THAT(late.err, HasSubstr("the replay " + token + " is not in doubt any more; the letter was replayed"));
+  EXPECT_THAT(late.err, HasSubstr("no replay " + token + " of it is in doubt; the letter was replayed"));
 
   bury(8, "'the last'");
   ASSERT_EQ(cli_.run("dlq", "replay", "2").code, 0);
