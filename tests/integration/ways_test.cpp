@@ -14,7 +14,7 @@
 namespace turnstile::test {
 namespace {
 
-int count(const std::string& text, const std::string& what) {
+int occurrences(const std::string& text, const std::string& what) {
   int found = 0;
   for (auto at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++found;
   return found;
@@ -29,8 +29,8 @@ TEST(Ways, the_right_ones_hold_over_two_processes_and_the_wrong_ones_do_not) {
   std::ostringstream text;
   text << std::ifstream(output).rdbuf();
   EXPECT_EQ(code, 0) << text.str();
-  EXPECT_EQ(count(text.str(), "  right\n"), 6) << text.str();
-  EXPECT_EQ(count(text.str(), "  WRONG\n"), 2) << text.str();
+  EXPECT_EQ(occurrences(text.str(), "  right\n"), 6) << text.str();
+  EXPECT_EQ(occurrences(text.str(), "  WRONG\n"), 2) << text.str();
 }
 
 }  // namespace
