@@ -123,6 +123,27 @@ TEST_F(RefusedBatch, among_records_of_other_topics) {
   expect_order(records, {0, 1'000});
 }
 
+// Each 2,000 records, of which no two have one key, are more than a batch, and are sent at once.
+TEST_F(RefusedBatch, among_records_of_many_keys) {
+  const auto topic = new_topic("cleanup.policy", "compact", 2);
+  auto records = many(topic, 6'000);
+  for (std::size_t i = 0; i < records.size(); ++i) records[i].key = std::to_string(i % 2'000);
+  for (const std::size_t i : {100U, 1'999U, 3'500U}) records[i].key.reset();
+  const auto fates = kafka::open_broker(servers(), nullptr)->open_sender()->send(records);
+  for (std::size_t i = 0; i < fates.size(); ++i)
+    ASSERT_EQ(fates[i].kind, records[i].key ? Kind::sent : Kind::refused) << i << ": " << fates[i].why;
+  TopicReader reader(topic);
+  ASSERT_TRUE(reader.until([&] { return reader.read.size() >= records.size() - 3; }));
+  std::map<std::string, int> last;
+  for (const auto& record : reader.read) {
+    const int number = std::stoi(*record.payload);
+    const auto [at, is_first] = last.emplace(*record.key, number);
+    EXPECT_TRUE(is_first || at->second < number) << number;
+    at->second = number;
+  }
+  EXPECT_EQ(reader.read.size(), records.size() - 3);
+}
+
 // In particular, a full queue of librdkafka must not end in a second batch.
 TEST_F(RefusedBatch, whatever_the_settings_of_the_producer_are) {
   using Settings = std::map<std::string, std::string>;

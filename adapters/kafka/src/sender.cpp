@@ -4,6 +4,8 @@
 #include <array>
 #include <cstdlib>
 #include <set>
+#include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "hand_over.hpp"
@@ -63,6 +65,14 @@ bool never_taken(rd_kafka_resp_err_t code) {
     case RD_KAFKA_RESP_ERR__INVALID_ARG: return true;
     default: return false;
   }
+}
+
+/// Topic and key: the order of records that differ in it is not promised. Without a key the partition stands for it.
+using Sequence = std::tuple<std::string_view, std::string_view, std::int32_t>;
+
+Sequence sequence_of(const OwnedMessage& record) {
+  if (record.key) return {record.topic, *record.key, -1};
+  return {record.topic, {}, record.partition};
 }
 
 std::set<std::string> topics_of(std::span<const OwnedMessage> records) {
@@ -135,8 +145,8 @@ std::pair<std::vector<std::size_t>, std::vector<std::size_t>> KafkaSender::split
   return {std::move(first), std::move(others)};
 }
 
-/// Gives each of these records its fate. At most one batch of a partition is with the broker at a time, and the next is
-/// sent when each record of it has its fate: a broker that refuses a batch may accept the next (hazard: refused-batch).
+/// Gives each of these records its fate. Records of one key are in one batch, or the later ones are sent when each of the
+/// earlier ones has its fate: a broker that refuses a batch may accept the next (hazard: refused-batch).
 /// The records of a refused batch are sent again in halves, until those that the broker really refuses are alone.
 /// Returns false once a fate is unknown: no later record may be sent.
 bool KafkaSender::deliver(std::span<const std::size_t> which) {
@@ -158,10 +168,12 @@ bool KafkaSender::deliver(std::span<const std::size_t> which) {
   return true;
 }
 
-/// Hands over records that fit in one batch. Returns how many of `which` that are, with those that librdkafka refuses
-/// at once. 0: cancelled.
+/// Hands over records that fit in one batch, which are the first batch of each partition. Behind them it hands over
+/// records whose key is not among the records so far. Returns how many of `which` that are, with those that librdkafka
+/// refuses at once. 0: cancelled.
 std::size_t KafkaSender::hand_over_some(std::span<const std::size_t> which) {
   std::size_t bytes = 0, count = 0;
+  std::set<Sequence> met;
   while (count < which.size() && !cancelled_) {
     const std::size_t i = which[count];
     const OwnedMessage& record = records_[i];
@@ -171,7 +183,12 @@ std::size_t KafkaSender::hand_over_some(std::span<const std::size_t> which) {
       continue;
     }
     const std::size_t its_bytes = bytes_of(record);
-    if (owed_ > 0 && bytes + its_bytes > batch_bytes_) break;
+    if (owed_ > 0 && bytes + its_bytes > batch_bytes_) {
+      if (met.empty()) {
+        for (const std::size_t earlier : which.first(count)) met.insert(sequence_of(records_[earlier]));
+      }
+      if (!met.insert(sequence_of(record)).second) break;
+    }
     const auto refused = hand_over(client_->handle(), record, &fates_[i], 0);
     const auto code = refused ? rd_kafka_error_code(refused.get()) : RD_KAFKA_RESP_ERR_NO_ERROR;
     if (code == RD_KAFKA_RESP_ERR__QUEUE_FULL) {
