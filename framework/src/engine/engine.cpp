@@ -294,6 +294,7 @@ void Engine::release(const std::vector<LanePtr>& lanes, bool lost) {
   keeper_->flush(lanes);
   give_up(lanes);
   shared_->scheduler.close(lanes);
+  for (const auto& at : ended) logs_.released(at);
 }
 
 /// Nothing of these lanes runs any more: their next owners need not suspect that a message has killed this process.

@@ -98,6 +98,7 @@ class Engine final : private ports::AssignmentListener {
   void look_for_recreated_topics();
   std::vector<std::optional<ports::GroupOffset>> look_at_offsets(const std::vector<TopicPartition>& asked,
                                                                  std::chrono::milliseconds wait);
+  bool begin_missing_log(const TopicPartition& at, const Fence& fence, KafkaAnswers& kafka);
   std::vector<TopicPartitionOffset> still_there(std::vector<TopicPartitionOffset> positions, bool wait);
   [[nodiscard]] std::vector<TopicPartition> watched(const std::vector<LanePtr>& lanes) const;
   void leave_other_logs(const std::vector<LanePtr>& lanes, bool lost);
@@ -139,9 +140,8 @@ class Engine final : private ports::AssignmentListener {
   SteadyTime look_again_{};         ///< when to check again whether it can continue
   std::vector<std::string> names_;  ///< of the topics
   std::size_t partitions_ = 0;
-  bool at_work_ = false;  ///< true from the subscription to the shutdown
-  /// Since when it has waited for partitions. Absent: it has some, or has reported the wait.
-  std::optional<SteadyTime> waiting_since_;
+  bool at_work_ = false;                      ///< true from the subscription to the shutdown
+  std::optional<SteadyTime> waiting_since_;   ///< for partitions; absent: it has some, or has reported the wait
   std::unique_ptr<StatusReporter> reporter_;  ///< its thread uses consumer_, and ends before
   /// Last, so that it is destroyed first: its close() calls functions that need the other members.
   std::unique_ptr<ports::BrokerConsumer> consumer_;

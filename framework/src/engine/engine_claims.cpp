@@ -179,6 +179,7 @@ void Engine::take_late_claim(LanePtr lane, const ports::PartitionClaim& claim, K
 /// A topic that continues without the database goes on where it is, even if the database has forgotten the log.
 void Engine::begin_again(LaneState& lane, OwnedPartition& place) {
   logs_.claimed(place.at, place.incarnation);
+  logs_.claimed_under(place.at, *place.fence);
   const std::int32_t last = logs_.incarnation(place.at);
   if (last == place.incarnation) return;
   const auto position =
@@ -293,6 +294,7 @@ OwnedPartition Engine::place_of(LaneState& lane, const ports::PartitionClaim& cl
     lane.before.reset();
     lane.flushed.reset();
   }
+  logs_.claimed_under(claim.at, claim.fence);
   lane.start = start_of(lane, claim, place, kafka);
   lane.follows_other_log = false;
   lane.flushed = place.incarnation == claim.incarnation && claim.watermark ? claim.watermark : lane.start;

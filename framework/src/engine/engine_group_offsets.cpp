@@ -1,6 +1,7 @@
 // What the group's offsets in Kafka tell the engine of its logs: Kafka deletes them together with their topic.
 
 #include <algorithm>
+#include <map>
 
 #include "engine/engine.hpp"
 #include "engine/engine_shared.hpp"
@@ -97,10 +98,13 @@ std::vector<std::optional<ports::GroupOffset>> Engine::look_at_offsets(const std
                                                                        milliseconds wait) {
   auto committed = consumer_->committed(asked, wait);
   const auto read_here = watched(shared_->scheduler.lanes());
+  std::map<TopicPartition, Fence> dropped;
   for (std::size_t i = 0; i < asked.size(); ++i) {
     const TopicPartition& at = asked[i];
     if (!committed[i]) {
-      if (logs_.had_offset(at)) logs_.shows_recreation(at);
+      if (!logs_.had_offset(at)) continue;
+      logs_.shows_recreation(at);
+      if (const auto fence = logs_.take_released(at)) dropped[at] = *fence;
       continue;
     }
     // Of a partition that this process reads, its fence tells whether another member has begun another log.
@@ -108,7 +112,36 @@ std::vector<std::optional<ports::GroupOffset>> Engine::look_at_offsets(const std
       logs_.begun_elsewhere(at, committed[i]->metadata);
     logs_.has_offset(at, LeaseClock::now());
   }
+  if (dropped.empty()) return committed;
+  std::vector<TopicPartition> of_dropped;
+  for (const auto& [at, fence] : dropped) add_missing(of_dropped, {at, {at.topic, 0}});
+  KafkaAnswers kafka(*consumer_, std::move(of_dropped), wait);
+  for (const auto& [at, fence] : dropped) {
+    try {
+      if (!begin_missing_log(at, fence, kafka)) logs_.released(at);
+    } catch (const Fenced&) {  // another member has claimed it since
+    } catch (const std::exception&) {
+      logs_.released(at);  // it tries again when it looks again
+    }
+  }
   return committed;
+}
+
+/// Kafka has dropped the group's offset of this partition, nothing of it runs, and this process was the last to claim
+/// it. If the topic exists, but the partition does not, the topic was recreated with fewer partitions. The partition has
+/// no owner then. If it is added later, its owner may be a process that knows nothing of the old topic, and must not use
+/// the old watermark. Returns false if it is not so. `kafka`: of this partition and the topic's first one. Throws Fenced if
+/// another member has claimed it.
+bool Engine::begin_missing_log(const TopicPartition& at, const Fence& fence, KafkaAnswers& kafka) {
+  if (!shared_->scheduler.store_available() || kafka.bounds(at) || !kafka.bounds({at.topic, 0})) return false;
+  keeper_->await_flush();  // no watermark of the old log may follow
+  const auto incarnation = store_->partitions().begin_incarnation(fence, 0, logs_.incarnation(at) + 1);
+  logs_.begun_elsewhere(at, write_incarnations({{incarnation, 0}}));  // not in what is known of the old log
+  run_log_->info(at,
+                 "the topic was recreated without this partition: if it is added again, it is read from its "
+                 "beginning, as incarnation " +
+                     std::to_string(incarnation));
+  return true;
 }
 
 /// The partitions whose logs this process reads, without those of topics that do not exist now.

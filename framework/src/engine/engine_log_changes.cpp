@@ -1,6 +1,7 @@
 // The engine's handling of changed logs: topics that were deleted and created again, and logs that were cut off.
 
 #include <algorithm>
+#include <set>
 
 #include "engine/engine.hpp"
 #include "engine/engine_shared.hpp"
@@ -220,16 +221,16 @@ void Engine::leave_other_logs(const std::vector<LanePtr>& lanes, bool lost) {
                        why.what());
   };
   std::vector<Leaving> owned;
-  std::vector<TopicPartition> asked;
+  std::set<TopicPartition> asked;
   for (const auto& lane : leaving) {
     try {
       owned.push_back(own_to_leave(lane, lost));
-      asked.push_back(lane->place.at);
+      asked.insert({lane->place.at, {lane->place.at.topic, 0}});  // the latter for begin_missing_log()
     } catch (const std::exception& e) {
       warn(lane->place.at, e);
     }
   }
-  KafkaAnswers kafka(*consumer_, std::move(asked), kKafkaWait);
+  KafkaAnswers kafka(*consumer_, {asked.begin(), asked.end()}, kKafkaWait);
   std::vector<ports::OffsetCommit> begun;
   for (auto& one : owned) {
     try {
@@ -264,6 +265,7 @@ Engine::Leaving Engine::own_to_leave(const LanePtr& lane, bool lost) {
   // answer to begin_incarnation() can have been lost, too.
   const bool other_history = place.guard && place.guard->history != claim.fence.history;
   const bool other_log = logs_.claimed(place.at, claim.incarnation);
+  logs_.claimed_under(place.at, claim.fence);
   if (other_history || other_log) one.done = std::max(claim.watermark, claim.progress);
   place.fence = claim.fence;
   place.incarnation = claim.incarnation;
@@ -272,6 +274,9 @@ Engine::Leaving Engine::own_to_leave(const LanePtr& lane, bool lost) {
 
 /// Returns where the new log begins that the partition is released with. Absent: nothing is to be recorded.
 std::optional<Offset> Engine::leave(Leaving& one, KafkaAnswers& kafka) {
+  const TopicPartition& at = one.place.at;
+  if (logs_.had_offset(at) && !kafka.committed(at) && begin_missing_log(at, *one.place.fence, kafka))
+    return std::nullopt;
   auto known = what_is_known(one.place.at, one.watermark, kafka);
   known.done = one.done;
   const auto verdict = logs_.judge(one.place.at, known);

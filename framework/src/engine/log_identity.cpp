@@ -32,6 +32,12 @@ void LogIdentity::assigned(const TopicPartition& at) {
   log.taken.reset();
   log.other_from.reset();
   log.went_back = false;
+  log.released = false;
+}
+
+std::optional<Fence> LogIdentity::take_released(const TopicPartition& at) {
+  const auto found = logs_.find(at);
+  return found != logs_.end() && std::exchange(found->second.released, false) ? found->second.fence : std::nullopt;
 }
 
 void LogIdentity::forget_offsets(LeaseClock::time_point seen_before) {

@@ -67,6 +67,13 @@ class LogIdentity {
   /// Another member has committed an offset with this text, which metadata() returned there. If it belongs to a later
   /// incarnation than the one that is known, everything that is known is about the old log, and is forgotten.
   void begun_elsewhere(const TopicPartition& at, const std::string& metadata);
+  /// This process has claimed the partition under this fence. Call it after claimed().
+  void claimed_under(const TopicPartition& at, const Fence& fence) { logs_[at].fence = fence; }
+  /// This process has released the partition, and runs nothing of it any more.
+  void released(const TopicPartition& at) { logs_[at].released = true; }
+  /// Returns the fence of the last claim, once for each released(). Absent: there was no claim, or the partition was
+  /// assigned to this process since, or another member has begun a log of it.
+  [[nodiscard]] std::optional<Fence> take_released(const TopicPartition& at);
   /// All partitions for which had_offset() is true.
   [[nodiscard]] std::vector<TopicPartition> with_offset() const;
   /// This partition shows that its topic was recreated, so all its partitions are other logs.
@@ -111,6 +118,8 @@ class LogIdentity {
     bool begun_since_gone = false;            ///< the log that exists now, before the topic was reported to exist again
     bool exists_again = false;                ///< and it was begun before
     bool begun_elsewhere = false;             ///< since the last claim
+    std::optional<Fence> fence;               ///< of the last claim of this process
+    bool released = false;                    ///< since then
     std::optional<std::int32_t> incarnation;  ///< under which all of this was learnt; absent before a claim
     std::optional<std::int32_t> in_store;     ///< the store's; lower: it has forgotten the later ones
     Incarnations began;

@@ -1,5 +1,7 @@
 // A consumer that takes over a partition of a topic that was recreated, from a member that had not found the new topic.
 
+#include <set>
+
 #include "tests/unit/engine/engine_log_changes_fixture.hpp"
 #include "turnstile/lease_clock.hpp"
 
@@ -7,6 +9,8 @@ namespace turnstile {
 namespace {
 
 using namespace test;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 /// A consumer shares a topic with two partitions with a member that does nothing.
 class TakenOver : public EngineLogs {
@@ -128,6 +132,182 @@ TEST_F(TakenOver, a_topic_that_was_recreated_while_kafka_was_away_for_a_day_is_r
   broker->refuse_lookups(false);
   EXPECT_TRUE(eventually([&] { return ran_all("another-", 60) && all_committed("t", 1); })) << log_text();
   EXPECT_EQ(ran().size(), 100U) << "nothing runs twice";
+}
+
+/// A topic is recreated with fewer partitions. If the others are added later, their new owner may know nothing of the old
+/// topic: the members that had read it must have recorded that.
+class MissingPartition : public EngineLogs {
+ protected:
+  /// This consumer reads 20 records of each partition.
+  void read_both() {
+    topic("t", 2);
+    app = consumer("t", noting(by_place), config());
+    thread = start(*app);
+    fill(0, 20, "old-0-");
+    fill(1, 20, "old-1-");
+    ASSERT_TRUE(eventually([&] { return ran().size() == 40 && all_committed("t", 2); })) << log_text();
+  }
+  /// The consumer releases the second partition to a member that reads nothing, and claims nothing in the database.
+  void give_away() {
+    member = broker->open_consumer();
+    member->subscribe({"t"}, idle);
+    ASSERT_TRUE(eventually([&] {
+      member->poll(1ms);
+      return idle.owned.contains({"t", 1}) && log_text().find("assigned 1 partitions") != std::string::npos;
+    })) << log_text();
+  }
+  /// Waits until the consumer has asked for the group's offsets at its interval.
+  void look() {
+    for (int i = 0; i < 2; ++i) {
+      const auto before = broker->lookups();
+      LeaseClock::suspend(10s);
+      ASSERT_TRUE(eventually([&] { return broker->lookups() > before; })) << log_text();
+    }
+  }
+  void delete_topic() {
+    broker->delete_topic("t");
+    ASSERT_TRUE(eventually([&] { return log_text().find("topic t was deleted in Kafka") != std::string::npos; }));
+  }
+  /// Without the second partition.
+  void recreate(int n = 10) {
+    topic("t", 1);
+    fill(0, n, "new-0-");
+    ASSERT_TRUE(eventually([&] { return ran_all("new-0-", n) && all_committed("t", 1); })) << log_text();
+  }
+  void stop() {
+    if (app) app->stop();
+    if (thread.joinable()) thread.join();
+  }
+  void TearDown() override { stop(); }
+  void fill(int partition, int n, const std::string& prefix) {
+    for (int i = 0; i < n; ++i) {
+      OwnedMessage message = message_of("t", prefix + std::to_string(i));
+      message.partition = partition;
+      broker->produce(message);
+    }
+  }
+  /// What the next owner finds in the database.
+  ports::PartitionClaim claim(int partition) {
+    const TopicPartition at{"t", partition};
+    return inbox->partitions().claim_partitions("turnstile", {&at, 1}, 1s).front();
+  }
+  static Pipeline by_place(Pipeline p) { return std::move(p) | by_offset(); }
+  /// A member that reads nothing, and claims nothing in the database.
+  struct Idle final : ports::AssignmentListener {
+    std::set<TopicPartition> owned;
+    std::vector<TopicPartitionOffset> on_assigned(std::span<const TopicPartition> partitions) override {
+      owned.insert(partitions.begin(), partitions.end());
+      return {};
+    }
+    void on_revoked(std::span<const TopicPartition> partitions, bool) override {
+      for (const auto& at : partitions) owned.erase(at);
+    }
+  } idle;
+  std::unique_ptr<ports::BrokerConsumer> member;
+  std::unique_ptr<Consumer> app;
+  std::thread thread;
+};
+
+TEST_F(MissingPartition, is_read_from_its_beginning_by_a_process_that_knows_nothing_of_the_old_topic) {
+  ASSERT_NO_FATAL_FAILURE(read_both());
+  ASSERT_NO_FATAL_FAILURE(give_away());
+  ASSERT_NO_FATAL_FAILURE(delete_topic());
+  ASSERT_NO_FATAL_FAILURE(recreate());
+  stop();
+  EXPECT_THAT(log_text(), HasSubstr("the topic was recreated without this partition"));
+  // The broker in memory adds no partitions to a topic. To a process that starts later, this is the same.
+  member->close();
+  broker->delete_topic("t");
+  topic("t", 2);
+  fill(0, 10, "new-0-");
+  fill(1, 60, "new-1-");
+  app = consumer("t", noting(by_place), config());
+  thread = start(*app);
+  EXPECT_TRUE(eventually([&] { return ran_all("new-1-", 60); })) << ran().size() << log_text();
+  EXPECT_EQ(ran().size(), 110U) << "nothing runs twice";
+}
+
+/// The owner ends before Kafka's consumer has lost the partition.
+TEST_F(MissingPartition, is_recorded_by_a_process_that_ends_while_it_still_owns_it) {
+  ASSERT_NO_FATAL_FAILURE(read_both());
+  ASSERT_NO_FATAL_FAILURE(delete_topic());
+  ASSERT_NO_FATAL_FAILURE(recreate());
+  stop();
+  EXPECT_THAT(log_text(), HasSubstr("the topic was recreated without this partition"));
+  EXPECT_THAT(log_text(), Not(HasSubstr("this process could not record it")));
+  EXPECT_EQ(claim(1).incarnation, 1);
+  EXPECT_EQ(claim(1).watermark, 0);
+}
+
+TEST_F(MissingPartition, is_recorded_by_a_process_that_gets_no_partition_of_the_new_topic) {
+  const auto owner = broker->open_consumer();  // the first member gets the only partition
+  ASSERT_NO_FATAL_FAILURE(read_both());
+  ASSERT_NO_FATAL_FAILURE(delete_topic());
+  owner->subscribe({"t"}, idle);
+  topic("t", 1);
+  ASSERT_TRUE(eventually([&] {
+    owner->poll(1ms);
+    return idle.owned.size() == 1;
+  })) << log_text();
+  LeaseClock::suspend(10s);  // it looks at intervals
+  EXPECT_TRUE(eventually([&] {
+    owner->poll(1ms);
+    return log_text().find("the topic was recreated without this partition") != std::string::npos;
+  })) << log_text();
+  EXPECT_EQ(claim(1).incarnation, 1);
+  EXPECT_EQ(claim(1).watermark, 0);
+}
+
+/// Members may not have learned of the deletion yet, and the new topic may have the partition: its owner then begins it.
+TEST_F(MissingPartition, is_not_recorded_while_there_is_no_topic) {
+  ASSERT_NO_FATAL_FAILURE(read_both());
+  ASSERT_NO_FATAL_FAILURE(give_away());
+  ASSERT_NO_FATAL_FAILURE(delete_topic());
+  ASSERT_NO_FATAL_FAILURE(look());
+  stop();
+  EXPECT_EQ(claim(1).incarnation, 0);
+  EXPECT_EQ(claim(1).progress, 20);
+}
+
+/// Another member has claimed it: it may have read the new topic since. So only that member may record anything.
+TEST_F(MissingPartition, is_left_to_the_last_member_that_has_claimed_it) {
+  ASSERT_NO_FATAL_FAILURE(read_both());
+  ASSERT_NO_FATAL_FAILURE(give_away());
+  EXPECT_EQ(claim(1).progress, 20);
+  ASSERT_NO_FATAL_FAILURE(delete_topic());
+  ASSERT_NO_FATAL_FAILURE(recreate());
+  stop();
+  EXPECT_EQ(claim(1).incarnation, 0);
+  EXPECT_EQ(claim(1).progress, 20);
+  EXPECT_THAT(log_text(), Not(HasSubstr("the topic was recreated without this partition")));
+}
+
+/// Its offset has expired, or an operator has deleted it. The partition is still there, and with it the records that have
+/// taken effect.
+TEST_F(MissingPartition, is_not_what_a_partition_is_taken_for_that_has_lost_its_offset) {
+  ASSERT_NO_FATAL_FAILURE(read_both());
+  ASSERT_NO_FATAL_FAILURE(give_away());
+  broker->delete_offsets();
+  ASSERT_NO_FATAL_FAILURE(look());
+  stop();
+  EXPECT_EQ(claim(1).incarnation, 0);
+  EXPECT_EQ(claim(1).progress, 20);
+}
+
+/// It is tried again.
+TEST_F(MissingPartition, is_recorded_although_the_database_did_not_answer_at_first) {
+  ASSERT_NO_FATAL_FAILURE(read_both());
+  ASSERT_NO_FATAL_FAILURE(give_away());
+  ASSERT_NO_FATAL_FAILURE(delete_topic());
+  inbox->set_unavailable(true);
+  topic("t", 1);
+  ASSERT_NO_FATAL_FAILURE(look());
+  inbox->set_unavailable(false);
+  fill(0, 10, "new-0-");
+  ASSERT_TRUE(eventually([&] { return ran_all("new-0-", 10) && all_committed("t", 1); }, 20s)) << log_text();
+  stop();
+  EXPECT_EQ(claim(1).incarnation, 1);
+  EXPECT_EQ(claim(1).watermark, 0);
 }
 
 }  // namespace

@@ -357,5 +357,29 @@ TEST_F(LogIdentityTest, a_log_that_was_begun_before_its_topic_was_reported_to_ex
   EXPECT_EQ(judge({}, 0, 0, 10).kind, Kind::same);
 }
 
+TEST_F(LogIdentityTest, the_fence_of_a_released_partition_is_that_of_the_last_claim) {
+  const auto claim = [&](std::int64_t epoch, std::int32_t incarnation) {
+    watch.assigned(at);
+    watch.claimed(at, incarnation);
+    watch.claimed_under(at, {.slot = 7, .epoch = {epoch}});
+  };
+  watch.released(at);
+  EXPECT_FALSE(watch.take_released(at)) << "it was never claimed";
+  claim(1, 0);
+  EXPECT_FALSE(watch.take_released(at)) << "it is read";
+  watch.released(at);
+  claim(2, 0);  // also if it could not be read then
+  EXPECT_FALSE(watch.take_released(at)) << "it is read again";
+  watch.released(at);
+  EXPECT_EQ(watch.take_released(at)->epoch, Epoch{2});
+  EXPECT_FALSE(watch.take_released(at)) << "once";
+  watch.released(at);
+  watch.begun_elsewhere(at, "turnstile:1@0");
+  EXPECT_FALSE(watch.take_released(at)) << "another member has claimed it since";
+  claim(4, 1);
+  watch.released(at);
+  EXPECT_EQ(watch.take_released(at)->epoch, Epoch{4});
+}
+
 }  // namespace
 }  // namespace turnstile::detail
