@@ -252,12 +252,14 @@ std::optional<Offset> Engine::start_of(LaneState& lane, const ports::PartitionCl
     // Either the group had no members for a long time, and Kafka has deleted its offsets, or the topic was recreated.
     // In both cases the records' own ids show which of them have taken effect.
     if (!topic.runner.plan().knows_by_offset()) start = known.first;
-    run_log_->warn(Code::group_offset_missing, claim.at,
-                   "Kafka has no offset of the group, and the database has settled the partition up to " +
-                       std::to_string(*claim.watermark) + "; reading it from offset " + std::to_string(start) +
-                       (start < *claim.watermark
-                            ? ": messages that have taken effect are recognized by their ids, and do not run again"
-                            : ". If the topic was deleted and created again, its records below that are not read"));
+    if (*claim.watermark > 0) {  // at 0, nothing of it is skipped, and nothing has taken effect
+      run_log_->warn(Code::group_offset_missing, claim.at,
+                     "Kafka has no offset of the group, and the database has settled the partition up to " +
+                         std::to_string(*claim.watermark) + "; reading it from offset " + std::to_string(start) +
+                         (start < *claim.watermark
+                              ? ": messages that have taken effect are recognized by their ids, and do not run again"
+                              : ". If the topic was deleted and created again, its records below that are not read"));
+    }
   } else if (start < *committed) {
     run_log_->info(claim.at, "starting at the database's watermark " + std::to_string(start) +
                                  ", below Kafka's offset " + std::to_string(*committed) +

@@ -225,6 +225,7 @@ TEST_F(MissingPartition, is_read_from_its_beginning_by_a_process_that_knows_noth
   thread = start(*app);
   EXPECT_TRUE(eventually([&] { return ran_all("new-1-", 60); })) << ran().size() << log_text();
   EXPECT_EQ(ran().size(), 110U) << "nothing runs twice";
+  EXPECT_THAT(log_text(), Not(HasSubstr("settled the partition up to 0"))) << "there is nothing to warn of";
 }
 
 /// The owner ends before Kafka's consumer has lost the partition.
