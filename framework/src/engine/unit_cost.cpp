@@ -15,7 +15,7 @@ constexpr double kWorthSpreading = 0.25;
 constexpr double kTellingSpread = 0.02;
 /// Sizes that differ by less are the same.
 constexpr double kSameSize = 1.4;
-/// Messages that only spread a fixed part add at most this to a unit.
+/// Messages that only spread a fixed part add at most this much to a unit.
 constexpr double kMostAddedNs = 1e9;
 /// A unit that takes so many times as long as expected, or as much less, is no noise. Short times say little.
 constexpr double kSurprise = 3;
@@ -27,7 +27,6 @@ std::optional<UnitCost::Line> UnitCost::line() const {
   const double spread = squared_ - messages_ * messages_;
   if (spread <= kTellingSpread * messages_ * messages_) return std::nullopt;
   const double each = (product_ - messages_ * took_ns_) / spread;
-  if (each < 0) return std::nullopt;  // the units became slower meanwhile
   const double fixed = std::clamp(took_ns_ - messages_ * each, 0.0, most_fixed_ns_);
   return Line{fixed, (took_ns_ - fixed) / messages_};
 }
@@ -49,6 +48,8 @@ void UnitCost::note(double messages, double took_ns, double in_messages_ns) {
   mix(squared_, messages * messages);
   mix(product_, messages * took_ns);
   mix(most_fixed_ns_, std::max(0.0, took_ns - in_messages_ns));
+  largest_ = std::max(messages, kept * largest_);
+  ++units_;
   last_messages_ = messages;
   last_took_ns_ = took_ns;
 }
@@ -61,12 +62,12 @@ std::size_t UnitCost::size(double fits, double target_ns, double longest_ns) con
       const double room = std::max(target_ns - known->fixed_ns,
                                    std::min({known->fixed_ns, kMostAddedNs, longest_ns - known->fixed_ns}));
       wanted = room / std::max(known->each_ns, 1.0);
-    } else if (messages_ < kSameSize * least) {
-      wanted = 2 * least;  // it tells, and takes at most twice as long
+    } else if (units_ > 1) {
+      // Either tells what is fixed. The double size takes at most twice as long.
+      wanted = messages_ < kSameSize * least ? 2 * least : messages_ / 2;
     }
-    const double each = last_took_ns_ / last_messages_;  // if nothing is fixed
-    const double most = std::max(2 * last_messages_, kMostAddedNs / each);
-    wanted = std::min({wanted, most, longest_ns / each});
+    const double longest = longest_ns / last_took_ns_ * last_messages_;  // if nothing is fixed
+    wanted = std::min({wanted, 2 * largest_, longest});
   }
   return static_cast<std::size_t>(std::max(least, wanted));
 }

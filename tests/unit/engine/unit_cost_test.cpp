@@ -150,14 +150,14 @@ TEST(UnitCost, no_unit_is_large_for_long_when_what_single_calls_have_deferred_be
   }
 }
 
-/// Each unit is a little slower than the one before, so none is a surprise.
+/// Each unit is a little slower than the one before, so none is a surprise. What is left of the old line adds a second.
 TEST(UnitCost, units_follow_messages_that_become_slower_and_slower) {
   SizedTopic topic{.fixed_ms = 1, .each_ms = 0.1, .timeout_ms = 1e9};
   topic.run(50);
   for (int i = 0; i < 40; ++i) {
     topic.each_ms *= 1.2;
     topic.run(1);
-    EXPECT_LE(static_cast<double>(topic.size) * topic.each_ms, 250);
+    EXPECT_LE(static_cast<double>(topic.size) * topic.each_ms, 1'200) << i;
   }
 }
 
@@ -192,7 +192,7 @@ std::size_t next_unit(Pipeline handler) {
 
 /// Each message has a handler_timeout of its own, and COMMIT has none.
 TEST(UnitSize, a_commit_as_long_as_the_handlers_timeout_is_shared_too) {
-  EXPECT_EQ(next_unit([](const Message&) {}), 44);
+  EXPECT_EQ(next_unit([](const Message&) {}), 14);
   EXPECT_EQ(next_unit([](std::span<const Message>) {}), 4) << "one call may have taken all the time";
 }
 
