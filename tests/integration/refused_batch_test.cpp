@@ -64,7 +64,7 @@ void expect_order(const std::vector<OwnedMessage>& records, const std::set<std::
   }
   for (const auto& [topic, payloads] : wanted) {
     TopicReader reader(topic);
-    ASSERT_TRUE(reader.until([&] { return reader.read.size() >= payloads.size(); }));
+    ASSERT_TRUE(reader.until([&, count = payloads.size()] { return reader.read.size() >= count; }));
     std::vector<std::string> arrived;
     for (const auto& record : reader.read) arrived.push_back(*record.payload);
     EXPECT_EQ(arrived, payloads) << topic;
