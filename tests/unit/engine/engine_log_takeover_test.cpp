@@ -191,6 +191,16 @@ class MissingPartition : public EngineLogs {
     const TopicPartition at{"t", partition};
     return inbox->partitions().claim_partitions("turnstile", {&at, 1}, 1s).front();
   }
+  /// The next owner of the second partition goes on where the old one ended.
+  void expect_old_log() {
+    EXPECT_EQ(claim(1).incarnation, 0);
+    EXPECT_EQ(claim(1).progress, 20);
+  }
+  /// The next owner of the second partition begins a new one.
+  void expect_new_log() {
+    EXPECT_EQ(claim(1).incarnation, 1);
+    EXPECT_EQ(claim(1).watermark, 0);
+  }
   static Pipeline by_place(Pipeline p) { return std::move(p) | by_offset(); }
   /// A member that reads nothing, and claims nothing in the database.
   struct Idle final : ports::AssignmentListener {
@@ -236,8 +246,7 @@ TEST_F(MissingPartition, is_recorded_by_a_process_that_ends_while_it_still_owns_
   stop();
   EXPECT_THAT(log_text(), HasSubstr("the topic was recreated without this partition"));
   EXPECT_THAT(log_text(), Not(HasSubstr("this process could not record it")));
-  EXPECT_EQ(claim(1).incarnation, 1);
-  EXPECT_EQ(claim(1).watermark, 0);
+  expect_new_log();
 }
 
 TEST_F(MissingPartition, is_recorded_by_a_process_that_gets_no_partition_of_the_new_topic) {
@@ -255,8 +264,7 @@ TEST_F(MissingPartition, is_recorded_by_a_process_that_gets_no_partition_of_the_
     owner->poll(1ms);
     return log_text().find("the topic was recreated without this partition") != std::string::npos;
   })) << log_text();
-  EXPECT_EQ(claim(1).incarnation, 1);
-  EXPECT_EQ(claim(1).watermark, 0);
+  expect_new_log();
 }
 
 /// Members may not have learned of the deletion yet, and the new topic may have the partition: its owner then begins it.
@@ -266,8 +274,7 @@ TEST_F(MissingPartition, is_not_recorded_while_there_is_no_topic) {
   ASSERT_NO_FATAL_FAILURE(delete_topic());
   ASSERT_NO_FATAL_FAILURE(look());
   stop();
-  EXPECT_EQ(claim(1).incarnation, 0);
-  EXPECT_EQ(claim(1).progress, 20);
+  expect_old_log();
 }
 
 /// Another member has claimed it: it may have read the new topic since. So only that member may record anything.
@@ -278,8 +285,7 @@ TEST_F(MissingPartition, is_left_to_the_last_member_that_has_claimed_it) {
   ASSERT_NO_FATAL_FAILURE(delete_topic());
   ASSERT_NO_FATAL_FAILURE(recreate());
   stop();
-  EXPECT_EQ(claim(1).incarnation, 0);
-  EXPECT_EQ(claim(1).progress, 20);
+  expect_old_log();
   EXPECT_THAT(log_text(), Not(HasSubstr("the topic was recreated without this partition")));
 }
 
@@ -291,8 +297,7 @@ TEST_F(MissingPartition, is_not_what_a_partition_is_taken_for_that_has_lost_its_
   broker->delete_offsets();
   ASSERT_NO_FATAL_FAILURE(look());
   stop();
-  EXPECT_EQ(claim(1).incarnation, 0);
-  EXPECT_EQ(claim(1).progress, 20);
+  expect_old_log();
 }
 
 /// It is tried again.
@@ -307,8 +312,7 @@ TEST_F(MissingPartition, is_recorded_although_the_database_did_not_answer_at_fir
   fill(0, 10, "new-0-");
   ASSERT_TRUE(eventually([&] { return ran_all("new-0-", 10) && all_committed("t", 1); }, 20s)) << log_text();
   stop();
-  EXPECT_EQ(claim(1).incarnation, 1);
-  EXPECT_EQ(claim(1).watermark, 0);
+  expect_new_log();
 }
 
 }  // namespace
