@@ -111,8 +111,7 @@ std::vector<ports::BrokerSender::Fate> KafkaSender::send(std::span<const OwnedMe
   fates_.assign(records.size(), Fate{});
   asked_about_.clear();
   owed_ = 0;
-  const auto topics = topics_of(records);
-  ask_before_first_records(*client_, topics);
+  ask_before_first_records(*client_, topics_of(records));
   const auto [first, others] = split_off_first_records();
   if (deliver(first)) {
     for (const std::size_t i : first) {
