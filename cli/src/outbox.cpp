@@ -45,18 +45,6 @@ Exit stats(const Global& global) {
   return Exit::ok;
 }
 
-/// Whether there was one more than `most`. It takes it away.
-template <typename Record>
-bool cut(std::vector<Record>& found, std::int64_t most) {
-  if (found.size() <= static_cast<std::size_t>(most)) return false;
-  found.resize(static_cast<std::size_t>(most));
-  return true;
-}
-
-void print_more(bool more) {
-  if (more) fmt::print("there are more: --most N shows N of them\n");
-}
-
 Exit list(const Global& global, const OutboxOptions& options) {
   auto refused = open_admin(load_settings(global)).refused(options.most + 1);
   const bool more = cut(refused, options.most);

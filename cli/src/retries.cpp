@@ -30,13 +30,11 @@ std::string due_text(const postgres::StoredRetry& retry) {
 Exit list(const Global& global, const RetriesOptions& options) {
   auto admin = open_admin(load_settings(global));
   const auto counts = admin.count_retries(options.filter);
-  const auto found = admin.retries(options.filter, options.most);
+  auto found = admin.retries(options.filter, options.most + 1);
+  const bool more = cut(found, options.most);
   if (global.json) {
-    Json json{{"waiting", counts.waiting},
-              {"due", counts.due},
-              {"behind", counts.behind},
-              {"sent", counts.sent},
-              {"retries", Json::array()}};
+    Json json{{"waiting", counts.waiting}, {"due", counts.due},        {"behind", counts.behind},
+              {"sent", counts.sent},       {"retries", Json::array()}, {"more", more}};
     for (const auto& retry : found) {
       json["retries"].push_back({{"number", retry.number},
                                  {"handler", retry.handler},
@@ -68,6 +66,7 @@ Exit list(const Global& global, const RetriesOptions& options) {
   }
   fmt::print("{}{} not due, {} due, {} behind an earlier message of their key, {} sent and not settled\n", table(rows),
              number(counts.waiting), number(counts.due), number(counts.behind), number(counts.sent));
+  print_more(more);
   return Exit::ok;
 }
 

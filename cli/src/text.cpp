@@ -28,39 +28,6 @@ std::string formatted(Microseconds time, const char* pattern) {
   return {text.data(), std::strftime(text.data(), text.size(), pattern, &parts)};
 }
 
-/// The length of the UTF-8 sequence at the start of `text`. 0: it is invalid.
-std::size_t sequence_length(std::string_view text) {
-  const auto lead = static_cast<unsigned char>(text[0]);
-  if (lead < 0x80) return 1;
-  const std::size_t length = lead >= 0xc2 && lead < 0xe0   ? 2
-                             : lead >= 0xe0 && lead < 0xf0 ? 3
-                             : lead >= 0xf0 && lead < 0xf5 ? 4
-                                                           : 0;
-  if (length == 0 || text.size() < length) return 0;
-  for (std::size_t at = 1; at < length; ++at) {
-    if ((static_cast<unsigned char>(text[at]) & 0xc0) != 0x80) return 0;
-  }
-  const auto second = static_cast<unsigned char>(text[1]);
-  const bool overlong = (lead == 0xe0 && second < 0xa0) || (lead == 0xf0 && second < 0x90);
-  const bool surrogate = lead == 0xed && second >= 0xa0;
-  const bool too_large = lead == 0xf4 && second >= 0x90;
-  return overlong || surrogate || too_large ? 0 : length;
-}
-
-/// Control characters that a terminal could execute, including C1 controls (U+0080 to U+009F).
-bool is_control(std::string_view sequence) {
-  const auto lead = static_cast<unsigned char>(sequence[0]);
-  if (sequence.size() == 1) return lead < 0x20 || lead == 0x7f;
-  return sequence.size() == 2 && lead == 0xc2 && static_cast<unsigned char>(sequence[1]) < 0xa0;
-}
-
-/// U+202A to U+202E and U+2066 to U+2069. They reorder the text after them on a screen.
-bool is_bidi_control(std::string_view sequence) {
-  if (sequence.size() != 3 || !sequence.starts_with("\xe2")) return false;
-  const auto second = static_cast<unsigned char>(sequence[1]), third = static_cast<unsigned char>(sequence[2]);
-  return (second == 0x80 && third >= 0xaa && third <= 0xae) || (second == 0x81 && third >= 0xa6 && third <= 0xa9);
-}
-
 }  // namespace
 
 std::string when(Microseconds time) { return formatted(time, "%Y-%m-%d %H:%M:%S UTC"); }
@@ -90,22 +57,22 @@ std::string one_line(std::string_view text, std::size_t most) {
   std::size_t shown = 0;
   while (!text.empty()) {
     if (shown++ == most) return line + "…";
-    const std::size_t length = sequence_length(text);
-    if (length == 0) line += '?';
-    else if (is_control(text.substr(0, length)) || is_bidi_control(text.substr(0, length))) line += ' ';
-    else line += text.substr(0, length);
-    text.remove_prefix(std::max<std::size_t>(length, 1));
+    const auto next = text::first_character(text);
+    const std::size_t bytes = next ? next->bytes : 1;
+    if (!next) line += '?';
+    else if (text::is_control(next->code) || text::is_direction(next->code)) line += ' ';
+    else line += text.substr(0, bytes);
+    text.remove_prefix(bytes);
   }
   return line;
 }
 
 bool is_text(std::string_view bytes) {
   while (!bytes.empty()) {
-    const std::size_t length = sequence_length(bytes);
-    if (length == 0) return false;
+    const auto next = text::first_character(bytes);
     const bool layout = bytes[0] == '\t' || bytes[0] == '\n' || bytes[0] == '\r';
-    if (is_control(bytes.substr(0, length)) && !layout) return false;
-    bytes.remove_prefix(length);
+    if (!next || (text::is_control(next->code) && !layout)) return false;
+    bytes.remove_prefix(next->bytes);
   }
   return true;
 }
@@ -152,6 +119,10 @@ std::string table(const std::vector<std::vector<std::string>>& rows) {
     text += line + '\n';
   }
   return text;
+}
+
+void print_more(bool more) {
+  if (more) fmt::print("there are more: --most N shows N of them\n");
 }
 
 void print(const Json& json) {

@@ -39,6 +39,15 @@ Json content(const std::optional<std::string>& bytes);
 
 /// Each column is as wide as its widest cell; no trailing blanks.
 std::string table(const std::vector<std::vector<std::string>>& rows);
+/// Whether there was one more than `most`. It takes it away.
+template <typename Record>
+bool cut(std::vector<Record>& found, std::int64_t most) {
+  if (found.size() <= static_cast<std::size_t>(most)) return false;
+  found.resize(static_cast<std::size_t>(most));
+  return true;
+}
+/// The last line of a list with --most.
+void print_more(bool more);
 /// To stdout, indented, with a line feed. Invalid UTF-8 is replaced.
 void print(const Json& json);
 

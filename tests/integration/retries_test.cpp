@@ -17,6 +17,7 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Json = nlohmann::json;
 
 class Retries : public ::testing::Test {
@@ -102,6 +103,10 @@ TEST_F(Retries, a_message_waits_in_the_database_while_its_partition_goes_on) {
   EXPECT_EQ(audit.code, 0) << audit.out << audit.err;
   const Json list = Json::parse(cli.run("retries", "list", "--key", "a", "--json").out);
   ASSERT_EQ(list["retries"].size(), 2U);
+  EXPECT_EQ(list["more"], false);
+  EXPECT_THAT(cli.run("retries", "list", "--most", "2").out, Not(HasSubstr("there are more")));
+  EXPECT_THAT(cli.run("retries", "list", "--most", "1").out, HasSubstr("there are more: --most N"));
+  EXPECT_EQ(Json::parse(cli.run("retries", "list", "--most", "1", "--json").out)["more"], true);
   EXPECT_EQ(list["retries"][0]["attempts"], 1);
   const std::string first = list["retries"][0]["number"].dump(), second = list["retries"][1]["number"].dump();
   EXPECT_EQ(cli.run("retries", "now", second).code, 1) << "it is behind its key";

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
-#include <optional>
+#include <string>
+
+#include "turnstile/text.hpp"
 
 namespace turnstile::cli::top {
 
@@ -13,29 +15,6 @@ namespace {
 
 constexpr std::size_t kGap = 2;
 constexpr std::size_t kLeastName = 8;
-
-struct Character {
-  char32_t code = 0;
-  std::size_t bytes = 0;
-};
-
-/// The character at the start of a text that is not empty. Absent: its bytes are not UTF-8.
-std::optional<Character> first_of(std::string_view text) {
-  const auto lead = static_cast<unsigned char>(text[0]);
-  if (lead < 0x80) return Character{lead, 1};
-  const std::size_t bytes = lead >= 0xc2 && lead < 0xe0 ? 2 : (lead & 0xf0U) == 0xe0 ? 3 : lead < 0xf5 ? 4 : 0;
-  if (lead < 0xc2 || bytes == 0 || text.size() < bytes) return std::nullopt;
-  char32_t code = lead & (0xffU >> (bytes + 1));
-  for (std::size_t i = 1; i < bytes; ++i) {
-    const auto next = static_cast<unsigned char>(text[i]);
-    if ((next & 0xc0U) != 0x80) return std::nullopt;
-    code = code << 6U | (next & 0x3fU);
-  }
-  const bool overlong = (bytes == 3 && code < 0x800) || (bytes == 4 && code < 0x10000);
-  const bool impossible = (code >= 0xd800 && code < 0xe000) || code > 0x10ffff;
-  if (overlong || impossible) return std::nullopt;
-  return Character{code, bytes};
-}
 
 /// Latin, Greek and Cyrillic letters, without accents that combine with the letter before.
 bool takes_one_column(char32_t code) {
@@ -54,7 +33,7 @@ std::string aligned(std::string_view text, std::size_t columns, bool to_the_righ
 std::string escaped(std::string_view text) {
   std::string line;
   while (!text.empty()) {
-    const auto next = first_of(text);
+    const auto next = text::first_character(text);
     const std::size_t bytes = next ? next->bytes : 1;
     if (next && takes_one_column(next->code)) line += text.substr(0, bytes);
     else if (next && next->code >= 0x80) line += fmt::format("\\u{:04x}", static_cast<std::uint32_t>(next->code));

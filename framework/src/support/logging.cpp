@@ -1,5 +1,6 @@
 #include "support/logging.hpp"
 
+#include <fmt/format.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
 #include <algorithm>
@@ -116,21 +117,24 @@ class RedirectedLogger final : public spdlog::logger {
   std::shared_ptr<spdlog::logger> to_;
 };
 
+/// What a terminal could act on, and bytes that are no UTF-8, are escaped as `turnstile top` does it.
 void append_escaped(std::string& out, std::string_view text, bool in_quotes) {
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '\n') out += "\\n";
-    else if (c == '\r') out += "\\r";
-    else if (c == '\t') out += "\\t";
-    else if (byte < 0x20 || byte == 0x7F) {
-      constexpr char digits[] = "0123456789abcdef";
-      out += "\\x";
-      out += digits[byte >> 4];
-      out += digits[byte & 0xF];
-    } else {
-      if (in_quotes && (c == '"' || c == '\\')) out += '\\';
-      out += c;
+  while (!text.empty()) {
+    const auto next = text::first_character(text);
+    const std::size_t bytes = next ? next->bytes : 1;
+    const char first = text[0];
+    if (first == '\n') out += "\\n";
+    else if (first == '\r') out += "\\r";
+    else if (first == '\t') out += "\\t";
+    else if (!next || (bytes == 1 && text::is_control(next->code)))
+      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(first));
+    else if (text::is_control(next->code) || text::is_direction(next->code))
+      out += fmt::format("\\u{:04x}", static_cast<std::uint32_t>(next->code));
+    else {
+      if (in_quotes && (first == '"' || first == '\\')) out += '\\';
+      out += text.substr(0, bytes);
     }
+    text.remove_prefix(bytes);
   }
 }
 

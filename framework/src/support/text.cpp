@@ -11,30 +11,6 @@
 
 namespace turnstile::text {
 
-namespace {
-
-/// The length of the well-formed UTF-8 character at the start of `text`, or 0.
-std::size_t character_length(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = byte(0);
-  if (first < 0x80) return first == 0 ? 0 : 1;
-  const std::size_t length = first >= 0xC2 && first <= 0xDF   ? 2
-                             : (first & 0xF0) == 0xE0         ? 3
-                             : first >= 0xF0 && first <= 0xF4 ? 4
-                                                              : 0;
-  if (length == 0 || text.size() < length) return 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return 0;
-  }
-  // Overlong forms, surrogates, beyond U+10FFFF.
-  const unsigned char second = byte(1);
-  const bool malformed = (first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) ||
-                         (first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F);
-  return malformed ? 0 : length;
-}
-
-}  // namespace
-
 std::string duration(std::chrono::milliseconds time) { return detail::to_text(time); }
 
 std::string age(std::chrono::milliseconds time) {
@@ -83,14 +59,36 @@ std::string number(std::int64_t value) {
   return digits;
 }
 
+std::optional<Character> first_character(std::string_view text) {
+  const auto lead = static_cast<unsigned char>(text[0]);
+  if (lead < 0x80) return Character{lead, 1};
+  const std::size_t bytes = lead >= 0xC2 && lead < 0xE0 ? 2 : (lead & 0xF0U) == 0xE0 ? 3 : lead < 0xF5 ? 4 : 0;
+  if (lead < 0xC2 || bytes == 0 || text.size() < bytes) return std::nullopt;
+  char32_t code = lead & (0xFFU >> (bytes + 1));
+  for (std::size_t i = 1; i < bytes; ++i) {
+    const auto next = static_cast<unsigned char>(text[i]);
+    if ((next & 0xC0U) != 0x80) return std::nullopt;
+    code = code << 6U | (next & 0x3FU);
+  }
+  const bool overlong = (bytes == 3 && code < 0x800) || (bytes == 4 && code < 0x10000);
+  const bool impossible = (code >= 0xD800 && code < 0xE000) || code > 0x10FFFF;
+  if (overlong || impossible) return std::nullopt;
+  return Character{code, bytes};
+}
+
+bool is_control(char32_t code) { return code < 0x20 || (code >= 0x7F && code < 0xA0); }
+
+bool is_direction(char32_t code) { return (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069); }
+
 std::string printable(std::string_view text) {
   std::string out;
   out.reserve(text.size());
   while (!text.empty()) {
-    const std::size_t length = character_length(text);
-    if (length == 0) out += '?';
-    else out += text.substr(0, length);
-    text.remove_prefix(length == 0 ? 1 : length);
+    const auto next = first_character(text);
+    const std::size_t bytes = next ? next->bytes : 1;
+    if (next && next->code != 0) out += text.substr(0, bytes);
+    else out += '?';
+    text.remove_prefix(bytes);
   }
   return out;
 }

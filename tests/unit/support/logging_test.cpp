@@ -131,6 +131,12 @@ TEST_F(LoggingTest, a_line_break_cannot_forge_a_line_of_text) {
   EXPECT_NE(text.find("bad\\ninfo forged handler=\"two words=\\\"x\\\"\""), std::string::npos) << text;
 }
 
+TEST_F(LoggingTest, what_a_terminal_could_act_on_is_escaped_in_text) {
+  log(*logger("text"), level::info, "Zürich \x1b[2J \xc2\x9b \xe2\x80\xae \xff.", {.handler = "\xe2\x81\xa6"});
+  const std::string text = out_.str();
+  EXPECT_NE(text.find("Zürich \\x1b[2J \\u009b \\u202e \\xff. handler=\\u2066"), std::string::npos) << text;
+}
+
 TEST_F(LoggingTest, somebody_elses_logger_gets_the_fields_in_the_message) {
   spdlog::logger own("app", out_.sink());
   own.set_pattern("%n|%l|%v");
