@@ -182,6 +182,15 @@ TEST_F(CliPurge, deletes_the_old_and_leaves_the_young) {
   EXPECT_THAT(cli_.run("inbox", "purge", "--older-than", "8d").out, HasSubstr("0 ids deleted"));
 }
 
+TEST_F(CliPurge, leaves_the_ids_that_dead_letters_need) {
+  fill(100, 0);
+  sql("INSERT INTO dead (handler, slot, incarnation, record_offset, message_id, reason, error, attempts, header_names, "
+      "header_values, replayed_at) SELECT handler, slot, 1, record_offset, id, 'failed', 'e', 1, '{}', '{}', CASE record_offset "
+      "WHEN 1 THEN NULL WHEN 2 THEN now() - interval '7 days' ELSE now() - interval '9 days' END FROM inbox WHERE record_offset < 4");
+  EXPECT_THAT(cli_.run("inbox", "purge", "--older-than", "8d").out, HasSubstr("98 ids deleted"));
+  EXPECT_EQ(sql("SELECT string_agg(record_offset::text, ' ' ORDER BY record_offset) FROM inbox"), "1 2");
+}
+
 TEST_F(CliPurge, finds_old_rows_between_young_ones) {
   // Space that a vacuum made free is used again, so that old and young rows share blocks.
   sql("INSERT INTO inbox (handler, id, slot, record_offset, seen_at) SELECT 1, gen_random_uuid(), 1, n, "

@@ -43,6 +43,14 @@ class PostgresRetention : public PostgresRoleTest {
     ADD_FAILURE() << "the purger comes to no end";
     return deleted;
   }
+  /// Adds a dead letter with the message's id. `replayed_at` is an expression of PostgreSQL.
+  void dead_letter(const std::string& id, const std::string& replayed_at, int handler = 1) {
+    sql().exec(
+        "INSERT INTO dead (handler, slot, incarnation, record_offset, message_id, reason, error, attempts, header_names, "
+        "header_values, replayed_at) SELECT " +
+        std::to_string(handler) + ", 1, 1, count(*), '" + id + "', 'failed', 'e', 1, '{}', '{}', " + replayed_at +
+        " FROM dead");
+  }
   std::string ids_of(int handler) {
     return sql().one("SELECT count(*) FROM inbox WHERE handler = " + std::to_string(handler));
   }
@@ -77,6 +85,22 @@ TEST_F(PostgresRetention, each_handler_has_its_own) {
   EXPECT_EQ(ids_of(handler_.value), "10");
   EXPECT_EQ(ids_of(mail.value), "0");
   EXPECT_EQ(ids_of(gone.value), "10") << "nobody has said anything of these";
+}
+
+// Another copy of the message may have taken effect since it died. Its id is all that a replay can find out by.
+TEST_F(PostgresRetention, an_id_stays_while_a_dead_letter_of_its_message_may_be_replayed) {
+  store_->retention().keep_ids(handler_, 8 * 24h);
+  old_ids(6, "9 days");
+  const auto id = [&](int n) { return sql().one("SELECT id FROM inbox WHERE record_offset = " + std::to_string(n)); };
+  dead_letter(id(1), "NULL");
+  dead_letter(id(2), "now() - interval '7 days'");
+  dead_letter(id(3), "now() + interval '200000 years'");  // in doubt
+  dead_letter(id(4), "now() - interval '9 days'");        // the record of its replay is too old by now, too
+  dead_letter(id(5), "NULL", 2);                          // of another handler
+  EXPECT_EQ(clean(), 3);
+  EXPECT_EQ(sql().one("SELECT string_agg(record_offset::text, ' ' ORDER BY record_offset) FROM inbox"), "1 2 3");
+  sql().exec("UPDATE dead SET replayed_at = now() - interval '8 days 1 minute'");
+  EXPECT_EQ(clean(), 3);
 }
 
 // keep_ids_for is set to a shorter time while other consumers run with a longer one.

@@ -54,12 +54,15 @@ struct Leaf {
                             " < $1::timestamptz AND ($2::smallint IS NULL OR old.handler = $2)";
     old_blocks = "SELECT min(block), max(block) + 1 FROM (SELECT ((ctid::text::point)[0])::bigint AS block FROM " +
                  place + " old WHERE " + old + ") blocks";
+    // A dead letter needs the id of its message: as in purge_step(), migration 22.
+    const std::string needed = is_response
+                                   ? "SELECT FROM inbox i WHERE i.handler = old.handler AND i.id = old.id"
+                                   : "SELECT FROM dead d WHERE d.message_id = old.id AND d.handler = old.handler AND "
+                                     "(d.replayed_at IS NULL OR d.replayed_at >= $1::timestamptz) OFFSET 0";
     // Rows here never change, so between the subquery and the delete a ctid means the same row, or none.
-    remove =
-        "DELETE FROM " + place + " WHERE ctid = ANY (ARRAY(SELECT ctid FROM " + place +
-        " old WHERE ctid >= $3::tid AND ctid < $4::tid AND " + old +
-        (is_response ? " AND NOT EXISTS (SELECT FROM inbox i WHERE i.handler = old.handler AND i.id = old.id)" : "") +
-        " LIMIT $5::bigint))";
+    remove = "DELETE FROM " + place + " WHERE ctid = ANY (ARRAY(SELECT ctid FROM " + place +
+             " old WHERE ctid >= $3::tid AND ctid < $4::tid AND " + old + " AND NOT EXISTS (" + needed +
+             ") LIMIT $5::bigint))";
   }
 };
 
