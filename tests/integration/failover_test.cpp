@@ -168,8 +168,11 @@ TEST(PostgresFailover, what_the_replica_had_not_heard_of_takes_effect_once_or_is
   EXPECT_EQ(number("SELECT count(*) FROM turnstile.dead WHERE reason = 'unknown'"), 50) << "their records were lost";
 }
 
-/// With synchronous replication, a COMMIT waits for the replica. If its session is terminated, it stands without it.
-TEST(PostgresFailover, what_a_caller_is_told_is_done_is_on_the_synchronous_replica) {
+/// With synchronous replication, a COMMIT waits for the replica. If its session is terminated, or its wait cancelled, it
+/// stands without it.
+class EachEnd : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(EachEnd, of_a_wait_for_the_replica_tells_no_caller_that_it_is_done) {
   if (!postgres_url()) GTEST_SKIP() << kNoPostgres;
   PrimaryAndReplica servers;
   const PostgresSettings settings{.url = Secret(servers.url())};
@@ -203,14 +206,21 @@ TEST(PostgresFailover, what_a_caller_is_told_is_done_is_on_the_synchronous_repli
   const std::string waiting = "FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
   const auto waits = [&] { return sql("SELECT count(*) " + waiting) != "0"; };
   EXPECT_TRUE(eventually(waits)) << "its COMMIT";
-  sql("SELECT count(pg_terminate_backend(pid)) " + waiting);
-  EXPECT_TRUE(eventually([&] { return sql("SELECT count(*) FROM effect") == "1"; })) << "it stands on the primary";
-  EXPECT_TRUE(eventually([&] { return told || waits(); })) << "the answer to the next call";
-  EXPECT_FALSE(told) << "the replica has nothing of it";
+  const auto since = [&] { return sql("SELECT coalesce(min(query_start)::text, '') " + waiting); };
+  for (const char* answer : {"to the next call", "to the one after it"}) {
+    const std::string before = since();
+    sql("SELECT count(" + std::string(GetParam()) + "(pid)) " + waiting);
+    EXPECT_TRUE(eventually([&] { return sql("SELECT count(*) FROM effect") == "1"; })) << "it stands on the primary";
+    EXPECT_TRUE(eventually([&] { return told || (waits() && since() != before); })) << answer;
+    EXPECT_FALSE(told) << "the replica has nothing of it: the answer " << answer;
+  }
   servers.fail_over();
   caller.join();
   EXPECT_EQ(sql("SELECT count(*) FROM effect"), "1");
 }
+
+INSTANTIATE_TEST_SUITE_P(PostgresFailover, EachEnd, ::testing::Values("pg_terminate_backend", "pg_cancel_backend"),
+                         [](const auto& end) { return std::string(end.param); });
 
 }  // namespace
 }  // namespace turnstile::test

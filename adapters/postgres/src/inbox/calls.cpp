@@ -12,7 +12,7 @@ namespace {
 
 /// `lock_timeout`: what the statements set; absent: they set none.
 std::vector<Result> call(Shared& shared, Pool& pool, std::optional<std::chrono::milliseconds> lock_timeout,
-                         const Fill& fill) {
+                         const Fill& fill, bool replicated = false) {
   const auto wait = std::max(lock_timeout.value_or(shared.settings.lock_timeout), shared.settings.lock_timeout);
   for (;;) {
     Pool::Loan link = pool.take();
@@ -21,9 +21,12 @@ std::vector<Result> call(Shared& shared, Pool& pool, std::optional<std::chrono::
       std::optional<LockWatch> watch;
       if (lock_timeout) watch.emplace(shared.settings, link->connection, *lock_timeout, shared.cut);
       link->pipeline.next_transaction();
+      static_cast<void>(link->connection.unreplicated());
       fill(link->pipeline);
       Answers answers;
       link->pipeline.finish(answers);
+      if (!answers.failure && replicated && link->connection.unreplicated())
+        throw StoreUnavailable("the wait for the synchronous replicas of PostgreSQL was cancelled; ask again");
       if (!answers.failure) return std::move(answers.kept);
       const Failure failure = *answers.failure;
       const std::string user = link->connection.user();
@@ -61,6 +64,10 @@ std::vector<Result> call(Shared& shared, const Fill& fill) { return call(shared,
 
 std::vector<Result> call(Shared& shared, Pool& pool, const Fill& fill) {
   return call(shared, pool, std::nullopt, fill);
+}
+
+std::vector<Result> call_replicated(Shared& shared, Pool& pool, const Fill& fill) {
+  return call(shared, pool, std::nullopt, fill, true);
 }
 
 std::vector<Result> call_in_transaction(Shared& shared, std::chrono::milliseconds lock_timeout, const Fill& fill) {

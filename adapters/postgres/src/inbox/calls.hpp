@@ -15,6 +15,8 @@ using Fill = std::function<void(Pipeline&)>;
 /// is replaced once.
 std::vector<Result> call(Shared& shared, const Fill& fill);
 std::vector<Result> call(Shared& shared, Pool& pool, const Fill& fill);
+/// Throws StoreUnavailable if the server was told not to wait for its synchronous replicas any longer.
+std::vector<Result> call_replicated(Shared& shared, Pool& pool, const Fill& fill);
 /// The same in one transaction, which waits for locks up to `lock_timeout` (absent: that of the settings). Then
 /// StoreBusy names the sessions that hold the lock.
 std::vector<Result> call_in_transaction(Shared& shared, std::chrono::milliseconds lock_timeout, const Fill& fill);

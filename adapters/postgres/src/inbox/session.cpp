@@ -348,6 +348,7 @@ void Session::commit() {
       pipeline.add(kAllowCommit, kIdentity);
     }
     static_cast<void>(loan_->connection.ended_nothing());  // only the answer to COMMIT counts
+    static_cast<void>(loan_->connection.unreplicated());
     // If COMMIT is refused (a deferred constraint), the handlers' statements are the reason.
     pipeline.add("COMMIT", kCaller, Pipeline::Keep::text, Author::handler);
     add_reset();
@@ -380,8 +381,10 @@ void Session::commit() {
   }
   if (loan_->connection.ended_nothing()) throw_ended();
   if (!is_reset(answers)) loan_->connection.condemn();
+  const bool unreplicated = loan_->connection.unreplicated();
   close();
   if (!is_committed()) throw_aborted();
+  if (unreplicated) throw CommitInDoubt("the COMMIT's wait for the synchronous replicas of PostgreSQL was cancelled");
 }
 
 void Session::rollback() noexcept {

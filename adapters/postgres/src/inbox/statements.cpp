@@ -201,7 +201,7 @@ INSERT INTO @.inbox (handler, id, slot, record_offset, fingerprint)
 VALUES ($1::smallint, $2::uuid, 0, $3::bigint, $4::bigint) ON CONFLICT DO NOTHING)";
 
 /// A caller that learns that an id is done does not ask again. With synchronous replication, a COMMIT whose wait was
-/// cancelled (its session was terminated) is visible, but a replica may not have it. A record in the log makes this
+/// cancelled, or whose session was terminated, is visible, but a replica may not have it. A record in the log makes this
 /// statement wait until the replicas have all that precedes it; an xid alone does not.
 constexpr std::string_view kFind = R"(
 SELECT i.fingerprint, r.body,

@@ -108,7 +108,7 @@ std::string PostgresStore::first_group(HandlerId handler, const std::string& gro
 
 std::optional<Recorded> PostgresStore::find(HandlerId handler, const MessageId& id) {
   // From the connections of transactions: the caller opens one next if nothing is found.
-  const auto kept = postgres::call(*shared_, shared_->handlers, [&](Pipeline& pipeline) {
+  const auto kept = call_replicated(*shared_, shared_->handlers, [&](Pipeline& pipeline) {
     pipeline.arguments().add_int(handler.value);
     add_uuid(pipeline.arguments(), id);
     pipeline.add(shared_->statements.find, kCaller, Pipeline::Keep::binary);

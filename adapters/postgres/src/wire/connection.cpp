@@ -201,6 +201,9 @@ void Connection::on_notice(void* self, const PGresult* notice) {
   // A FATAL error without a pending statement, such as the end of an idle transaction, arrives as a notice.
   ServerError error = server_error(notice);
   if (error.sqlstate == "25P01") static_cast<Connection*>(self)->ended_nothing_ = true;
+  // A warning of this function (its name is not translated): it was told not to wait any longer.
+  const char* from = PQresultErrorField(notice, PG_DIAG_SOURCE_FUNCTION);
+  if (from && std::strcmp(from, "SyncRepWaitForLSN") == 0) static_cast<Connection*>(self)->unreplicated_ = true;
   if (error.fatal) static_cast<Connection*>(self)->last_words_ = std::move(error);
 }
 

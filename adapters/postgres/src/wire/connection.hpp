@@ -67,6 +67,8 @@ class Connection {
   [[nodiscard]] ServerError last_words() const { return last_words_.value_or(ServerError{}); }
   /// Since the last call: whether the server was told to end a transaction although none was open.
   [[nodiscard]] bool ended_nothing() noexcept { return std::exchange(ended_nothing_, false); }
+  /// Since the last call: whether a COMMIT succeeded whose wait for the synchronous replicas was cancelled.
+  [[nodiscard]] bool unreplicated() noexcept { return std::exchange(unreplicated_, false); }
 
   /// From here on observes the statements that libpqxx sends, which are all those outside of pipeline mode.
   void watch();
@@ -109,6 +111,7 @@ class Connection {
   bool lost_ = false;
   bool condemned_ = false;
   bool ended_nothing_ = false;
+  bool unreplicated_ = false;
   bool end_of_input_ = false;
   bool watched_ = false;
   bool saw_commit_ = false;
