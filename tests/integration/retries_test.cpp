@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -9,7 +10,9 @@
 
 #include "tests/integration/page_commands.hpp"
 #include "tests/support/cli.hpp"
+#include "tests/support/running.hpp"
 #include "tests/support/world.hpp"
+#include "turnstile/turnstile.hpp"
 
 namespace turnstile::test {
 namespace {
@@ -352,6 +355,28 @@ TEST_F(Retries, each_call_reads_only_the_rows_that_it_needs) {
       "format(', %L)', array_agg(message_id)) FROM (SELECT * FROM retry ORDER BY id DESC LIMIT 50) r");
   EXPECT_LE(pages_of("lock_retries" + some), 1'500) << some;
   EXPECT_LE(pages_of("end_retries" + some.substr(0, some.rfind(", '")) + ")"), 1'500) << some;
+}
+
+TEST_F(Retries, a_handler_may_ask_for_any_delay) {
+  World world(1);
+  for (const auto* text : {"max", "long", "min"}) world.publish(text, text, text);
+  std::atomic<int> done{0};
+  Running consumer(world.config("mode = \"transactional\"\nretry = { durable = \"wait\", attempts = 30 }"),
+                   [&](Consumer& app) {
+                     app.topic(world.topic(), [&](const Message& message, Context& context) -> Outcome {
+                       if (message.text() == "max") return Outcome::retry_after(std::chrono::milliseconds::max());
+                       if (message.text() == "long") return Outcome::retry_after(9'000'000'000'000ms);
+                       if (context.attempt() == 1) return Outcome::retry_after(std::chrono::milliseconds::min());
+                       ++done;
+                       return Outcome::done();
+                     });
+                   });
+  EXPECT_TRUE(eventually([&] { return done == 1 && world.caught_up() && stored(world) == "2"; }, 60s))
+      << consumer.log_text();
+  EXPECT_EQ(world.query("SELECT count(*) FROM retry WHERE due_at BETWEEN now() + interval '3649 days' AND "
+                        "now() + interval '3650 days'"),
+            "2");
+  EXPECT_EQ(consumer.stop(), "");
 }
 
 TEST_F(Retries, the_commands_of_the_page_run_as_written) {

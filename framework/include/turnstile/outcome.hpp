@@ -24,6 +24,7 @@ class Outcome {
   /// Settles the message on purpose without an effect. Its id counts as seen.
   static Outcome skip(std::string why = {}) { return Outcome{Kind::skip, {}, std::move(why)}; }
   /// Not now. The transaction is rolled back, and the message runs again after `delay`. This counts as an attempt.
+  /// A negative delay is 0, and one above 3,650 days is 3,650 days.
   static Outcome retry_after(std::chrono::milliseconds delay, std::string why = {}) {
     return Outcome{Kind::retry_after, delay, std::move(why)};
   }
@@ -32,7 +33,7 @@ class Outcome {
 
   /// Which of the four results it is.
   [[nodiscard]] Kind kind() const noexcept { return kind_; }
-  /// For retry_after: how long to wait.
+  /// For retry_after: how long to wait, as it was passed.
   [[nodiscard]] std::chrono::milliseconds delay() const noexcept { return delay_; }
   /// The reason, for logs and dead letters.
   [[nodiscard]] const std::string& why() const noexcept { return why_; }

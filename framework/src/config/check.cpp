@@ -8,6 +8,7 @@
 #include "config/addresses.hpp"
 #include "config/duration.hpp"
 #include "config/settings_table.hpp"
+#include "config/topic_plan.hpp"
 #include "message/message_id.hpp"
 #include "message/names.hpp"
 
@@ -42,9 +43,6 @@ std::optional<milliseconds> session_timeout(const Config& config) {
   if (!config.kafka.contains("bootstrap.servers") && !config.kafka.contains("session.timeout.ms")) return std::nullopt;
   return kafka_ms(config, "session.timeout.ms").value_or(kDefaultSessionTimeout);
 }
-
-/// A stored retry has a due time that PostgreSQL must be able to represent, and an operator wants to see it.
-constexpr std::chrono::hours kLongestBackoff{24 * 3650};
 
 /// Collects the problems of one topic.
 class TopicCheck {
@@ -196,9 +194,9 @@ class TopicCheck {
       add("retry.backoff",
           "has a longest wait of " + to_text(all.cap) + ", which is below its first wait of " + to_text(all.first));
     }
-    if (all.cap > kLongestBackoff) {
+    if (all.cap > kLongestRetryDelay) {
       add("retry.backoff",
-          "has a longest wait of " + to_text(all.cap) + ", but the longest one is " + to_text(kLongestBackoff));
+          "has a longest wait of " + to_text(all.cap) + ", but the longest one is " + to_text(kLongestRetryDelay));
     }
   }
 

@@ -14,6 +14,10 @@
 
 namespace turnstile::detail {
 
+/// The longest wait between two attempts. A stored retry has a due time that PostgreSQL must be able to represent, and
+/// an operator wants to see it.
+inline constexpr std::chrono::hours kLongestRetryDelay{24 * 3650};
+
 struct TopicPlan {
   std::string topic{};
   std::string handler{};

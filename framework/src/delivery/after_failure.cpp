@@ -1,8 +1,12 @@
 #include "delivery/after_failure.hpp"
 
+#include <algorithm>
+
 #include "delivery/backoff.hpp"
 
 namespace turnstile::detail {
+
+using std::chrono::milliseconds;
 
 AfterFailure after_failure(const TopicPlan& plan, const Failure& failure, int attempt, double random) {
   if (failure.dead_letter) return {.dead_letter = failure.dead_letter};
@@ -12,7 +16,8 @@ AfterFailure after_failure(const TopicPlan& plan, const Failure& failure, int at
     return {.dead_letter = DeadLetter{DeadReason::rejected, why, attempt}};
   if (attempt >= plan.retry.attempts && plan.dead_letter)
     return {.dead_letter = DeadLetter{DeadReason::failed, why, attempt}};
-  if (answer && answer->kind() == Outcome::Kind::retry_after) return {.delay = answer->delay(), .why = why};
+  if (answer && answer->kind() == Outcome::Kind::retry_after)
+    return {.delay = std::clamp<milliseconds>(answer->delay(), milliseconds{0}, kLongestRetryDelay), .why = why};
   return {.delay = backoff(plan.retry, attempt, random), .why = why};
 }
 

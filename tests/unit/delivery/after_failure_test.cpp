@@ -50,6 +50,18 @@ TEST(AfterFailure, the_handlers_answer_overrides_the_policy) {
   EXPECT_EQ(never.dead_letter->error, "the handler gave no reason");
 }
 
+TEST(AfterFailure, a_handlers_delay_is_from_0_to_3650_days) {
+  const auto delay_of = [](milliseconds delay) {
+    return after_failure(plan("t.dlq"), {.why = "no", .outcome = Outcome::retry_after(delay)}, 1, 0).delay;
+  };
+  const milliseconds longest = std::chrono::hours(24 * 3650);
+  EXPECT_EQ(delay_of(milliseconds::max()), longest);
+  EXPECT_EQ(delay_of(milliseconds(9'000'000'000'000)), longest);
+  EXPECT_EQ(delay_of(longest - milliseconds(1)), longest - milliseconds(1));
+  EXPECT_EQ(delay_of(milliseconds(-1)), milliseconds(0));
+  EXPECT_EQ(delay_of(milliseconds::min()), milliseconds(0));
+}
+
 TEST(AfterFailure, a_message_that_must_not_run_becomes_a_dead_letter) {
   const auto next = after_failure(plan("t.dlq"), {.dead_letter = DeadLetter{DeadReason::too_old, "old", 0}}, 1, 0);
   ASSERT_TRUE(next.dead_letter);
