@@ -21,6 +21,9 @@ namespace level = spdlog::level;
 
 constexpr const char* kLoggerName = "turnstile";
 constexpr const char* kTextPattern = "%Y-%m-%dT%H:%M:%S.%e%z %-5l %v";
+/// The largest part of a message, and of each field, that is logged. An exception of a handler may have a text of any
+/// size. Turnstile's own texts are shorter.
+constexpr std::size_t kMostBytes = 8'192;
 
 struct NamedLevel {
   std::string_view name;
@@ -47,18 +50,27 @@ level::level_enum level_of(const std::string& name) {
 std::string_view as_std(spdlog::string_view_t text) { return {text.data(), text.size()}; }
 spdlog::string_view_t as_spdlog(std::string_view text) { return {text.data(), text.size()}; }
 
+/// The text, or its beginning up to the end of a character and how many bytes it had.
+std::string bounded(std::string_view text) {
+  if (text.size() <= kMostBytes) return std::string(text);
+  const auto is_inside = [&](std::size_t at) { return (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80; };
+  std::size_t end = kMostBytes;
+  while (is_inside(end) && kMostBytes - end < 3) --end;
+  return fmt::format("{}… ({} bytes)", text.substr(0, end), text::number(static_cast<std::int64_t>(text.size())));
+}
+
 std::string json_line(const spdlog::details::log_msg& message, const LogFields& fields) {
   nlohmann::ordered_json line;
   line["time"] = text::utc(message.time);
   line["level"] = name_of(message.level);
-  line["message"] = as_std(message.payload);
+  line["message"] = bounded(as_std(message.payload));
   if (fields.code) line["code"] = to_text(*fields.code);
-  if (!fields.topic.empty()) line["topic"] = fields.topic;
+  if (!fields.topic.empty()) line["topic"] = bounded(fields.topic);
   if (fields.partition) line["partition"] = *fields.partition;
   if (fields.offset) line["offset"] = *fields.offset;
-  if (!fields.handler.empty()) line["handler"] = fields.handler;
-  if (!fields.member.empty()) line["member"] = fields.member;
-  if (!fields.trace_id.empty()) line["trace_id"] = fields.trace_id;
+  if (!fields.handler.empty()) line["handler"] = bounded(fields.handler);
+  if (!fields.member.empty()) line["member"] = bounded(fields.member);
+  if (!fields.trace_id.empty()) line["trace_id"] = bounded(fields.trace_id);
   // An error's text may contain any bytes. Invalid UTF-8 is replaced, so that each line stays valid JSON.
   return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
@@ -138,8 +150,9 @@ void append_escaped(std::string& out, std::string_view text, bool in_quotes) {
   }
 }
 
-void append_field(std::string& out, std::string_view name, std::string_view value) {
-  if (value.empty()) return;
+void append_field(std::string& out, std::string_view name, std::string_view whole) {
+  if (whole.empty()) return;
+  const std::string value = bounded(whole);
   out += ' ';
   out += name;
   out += '=';
@@ -153,7 +166,7 @@ void append_field(std::string& out, std::string_view name, std::string_view valu
 
 std::string text_line(std::string_view message, const LogFields& fields) {
   std::string line;
-  append_escaped(line, message, false);
+  append_escaped(line, bounded(message), false);
   if (fields.code) append_field(line, "code", to_text(*fields.code));
   append_field(line, "topic", fields.topic);
   if (fields.partition) append_field(line, "partition", std::to_string(*fields.partition));

@@ -64,6 +64,37 @@ TEST_F(LoggingTest, json_has_the_fields_as_fields) {
       std::regex_match(line["time"].get<std::string>(), std::regex(R"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z)")));
 }
 
+TEST_F(LoggingTest, a_long_text_is_cut_between_characters_and_its_size_is_told) {
+  const std::string long_text = "x" + [] {
+    std::string text;
+    for (int i = 0; i < 500'000; ++i) text += "\u00E9";
+    return text;
+  }();
+  LogFields fields;
+  fields.topic = "payments";
+  fields.handler = long_text;
+  const std::string cut = long_text.substr(0, 8'191) + "\u2026 (1,000,001 bytes)";
+  log(*logger("json"), level::warn, long_text, fields);
+  const auto line = only_line();
+  EXPECT_EQ(line["message"], cut);
+  EXPECT_EQ(line["handler"], cut);
+  EXPECT_EQ(line["topic"], "payments");
+  out_.clear();
+  log(*logger("text"), level::warn, long_text, fields);
+  EXPECT_TRUE(out_.str().ends_with(" warning " + cut + " topic=payments handler=\"" + cut + "\"\n"));
+  out_.clear();
+  logger("json")->warn("{}", long_text);
+  EXPECT_EQ(only_line()["message"], cut);
+}
+
+TEST_F(LoggingTest, a_long_text_is_cut_whatever_its_bytes_are) {
+  log(*logger("text"), level::warn, std::string(100'000, '\x80'));
+  EXPECT_LT(out_.str().size(), 40'000U);
+  out_.clear();
+  log(*logger("text"), level::warn, std::string(8'192, 'x'));
+  EXPECT_TRUE(out_.str().ends_with(" " + std::string(8'192, 'x') + "\n")) << "it is not cut";
+}
+
 TEST_F(LoggingTest, what_is_redirected_has_the_form_and_the_level_of_its_target) {
   const auto first = make_redirectable_logger({.level = "off", .format = "text"});
   log(*first, level::err, "to nobody");
