@@ -85,7 +85,7 @@ std::span<const Setting<ConsumerSettings>> consumer_keys() {
           "The largest number of messages taken from one partition and not settled. A partition begins with 2,500, and takes twice as many as before when it ran dry."),
       line<Number<1>, &S::window_bytes, S>(
           "window_bytes", "16777216", {},
-          "The approximate memory that these messages may take. librdkafka's own queue comes on top: `queued.max.messages.kbytes`, which is 16 MiB for each partition here."),
+          "The approximate memory that these messages may take; headers count by samples. librdkafka's own queue comes on top: `queued.max.messages.kbytes`, which is 16 MiB for each partition here, and counts payloads only."),
       line<Duration<0>, &S::drain_timeout, S>(
           "drain_timeout", "\"10s\"", {},
           "How long running handlers may finish at a rebalance and at SIGTERM; below `max.poll.interval.ms`. Then their `stop_token` is set and they have 2 s more. The last calls to PostgreSQL may take 1 s after that. A process therefore ends up to 3 s after `drain_timeout`, or after a second signal, also while PostgreSQL hangs. Waits for Kafka have bounds of their own."),

@@ -6,7 +6,7 @@ namespace turnstile::detail {
 
 namespace {
 
-/// The memory of librdkafka for a record besides its key and payload (measured on 2.0.2).
+/// The memory of librdkafka for a record besides its key, payload and headers (measured on 2.0.2).
 constexpr std::size_t kRecordBytes = 350;
 
 std::size_t bytes_of(const Message& message) {
@@ -16,8 +16,8 @@ std::size_t bytes_of(const Message& message) {
 
 }  // namespace
 
-void Lane::add(std::unique_ptr<ports::Block> block) {
-  std::size_t unsettled = 0, bytes = 0;
+void Lane::add(std::unique_ptr<ports::Block> block, std::size_t header_bytes) {
+  std::size_t unsettled = 0, bytes = header_bytes;
   for (const Message& message : block->messages()) {
     if (!tracker_.take(message.offset(), Entry{&message, 1, false, false, 0})) continue;
     ++unsettled;

@@ -36,8 +36,8 @@ class Lane {
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
-  /// Adds a block. Offsets that were added before are dropped.
-  void add(std::unique_ptr<ports::Block> block);
+  /// Adds a block, whose headers take so much memory. Offsets that were added before are dropped.
+  void add(std::unique_ptr<ports::Block> block, std::size_t header_bytes = 0);
   /// Between the last message and this offset there is no message, and never will be.
   void pass(Offset offset) { tracker_.pass(offset); }
   /// Hands out up to `most` messages that may start now, in offset order within each key (for Order::partition and

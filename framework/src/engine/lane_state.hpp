@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "delivery/owned_partition.hpp"
+#include "engine/header_sizes.hpp"
 #include "engine/lane.hpp"
 #include "engine/pauses.hpp"
 #include "engine/topic_state.hpp"
@@ -50,6 +51,7 @@ struct LaneState {
   bool was_full = false;                               ///< since the window grew
   std::optional<Offset> read_up_to;                    ///< used with the turn: the end that was last passed to the lane
   bool was_fed = false;                                ///< used with the turn: records were passed to the lane
+  HeaderSizes header_sizes;                            ///< used with the turn
   Seq looked_up = 0;                                   ///< messages before it were looked up in the inbox
   /// The largest number of messages in a unit. It is small after a unit was rolled back because a message failed.
   std::size_t unit_most = SIZE_MAX;

@@ -62,10 +62,11 @@ void note_arrival(LaneState& lane, const ports::Block& block) {
 
 void Scheduler::feed(LaneState& lane, std::unique_ptr<ports::Block> block) {
   std::vector<std::unique_ptr<ports::Block>> spent;
+  const std::size_t header_bytes = lane.header_sizes.of(block->messages());
   const std::lock_guard lock(mutex_);
   if (lane.lane.unsettled() == 0) lane.moved_at = steady_clock::now();
   if (lane.topic.runner.services().tracer) note_arrival(lane, *block);
-  lane.lane.add(std::move(block));
+  lane.lane.add(std::move(block), header_bytes);
   spent = lane.lane.take_spent();
   // While its order lets none of them start, the worker that ends the one before looks for the next.
   if (lane.topic.limiter || lane.lane.ready(steady_clock::now())) idle_workers_.wake_for_records();
