@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "client.hpp"
+#include "token_topic_shape.hpp"
 #include "topics.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/kafka/admin.hpp"
@@ -72,11 +73,8 @@ class Topics {
   }
 
   void ensure(const std::string& name, const std::string& policy) {
-    auto found = shape(*client_, name, kWait);
-    if (found.partitions == 0) {
-      create(name, policy);
-      found = shape(*client_, name, kWait);
-    }
+    const auto found = existing_or_created(
+        name, [&] { return shape(*client_, name, kWait); }, [&] { create(name, policy); }, kWait);
     if (found.replicas < replicas_) {
       throw BrokerError(
           Code::token_log_misconfigured,
