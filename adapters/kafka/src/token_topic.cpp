@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <spdlog/logger.h>
 
-#include <algorithm>
 #include <map>
 #include <thread>
 
@@ -23,7 +22,6 @@ constexpr milliseconds kWait{10'000};
 constexpr milliseconds kPatience{5'000};  // how long a person at the command line waits
 /// How long brokers may know more of one topic than of another.
 constexpr milliseconds kSettled{1'000}, kLookAgain{100};
-constexpr std::int32_t kEnoughReplicas = 3;
 // No record may be deleted by time: a domain that rested for longer would lose its log. Members delete the records that
 // a snapshot covers.
 constexpr const char* kRetentionMs = "-1";
@@ -42,10 +40,9 @@ class Topics {
   Topics(const Settings& settings, const TokenTopic& topic, std::shared_ptr<spdlog::logger> logger)
       : settings_(settings),
         brokers_(setting(settings, "bootstrap.servers")),
-        client_(Client::open(Role::inspector, settings, std::move(logger))) {
-    const auto known = shape(*client_, topic.name, kWait);
-    replicas_ = topic.replication > 0 ? topic.replication : std::clamp(known.brokers, 1, kEnoughReplicas);
-  }
+        client_(Client::open(Role::inspector, settings, std::move(logger))),
+        rule_(topic.replication),
+        new_replicas_(rule_.of_new_topic(shape(*client_, topic.name, kWait).brokers)) {}
 
   /// A log can have any number of partitions if its topic for snapshots has more than 1 too. limits divide adds them to the
   /// snapshots first, so this asks for the log first.
@@ -73,16 +70,11 @@ class Topics {
   }
 
   void ensure(const std::string& name, const std::string& policy) {
+    bool created = false;
     const auto found = existing_or_created(
-        name, [&] { return shape(*client_, name, kWait); }, [&] { create(name, policy); }, kWait);
-    if (found.replicas < replicas_) {
-      throw BrokerError(
-          Code::token_log_misconfigured,
-          fmt::format(
-              "topic {} has {} replicas, fewer than the required {}: the loss of a broker could lose the record "
-              "of permits. Stop all members, then run: {} && {}",
-              name, found.replicas, replicas_, delete_command(name), create_command(name, policy)));
-    }
+        name, [&] { return shape(*client_, name, kWait); }, [&] { created = create(name, policy); }, kWait);
+    if (const auto warning = rule_.check(name, found, created, brokers_))
+      log_warning(client_->logger(), Code::token_log_misconfigured, *warning);
     const auto is = topic_setting(*client_, name, "cleanup.policy", kWait);
     if (is && *is != policy) {
       throw BrokerError(
@@ -101,10 +93,11 @@ class Topics {
   [[nodiscard]] std::int32_t partitions(const std::string& name) const {
     return shape(*client_, name, kWait).partitions;
   }
-  void create(const std::string& name, const std::string& policy) {
-    const NewTopic topic{.name = name, .partitions = 1, .replication = replicas_, .settings = wanted(policy)};
+  /// False: another process has created it.
+  bool create(const std::string& name, const std::string& policy) {
+    const NewTopic topic{.name = name, .partitions = 1, .replication = new_replicas_, .settings = wanted(policy)};
     try {
-      create_topic(settings_, topic);
+      return create_topic(settings_, topic);
     } catch (const BrokerError& error) {
       throw BrokerError(
           error.code(),
@@ -123,7 +116,7 @@ class Topics {
   std::string create_command(const std::string& name, const std::string& policy, std::int32_t partitions = 1) const {
     std::string command =
         fmt::format("kafka-topics.sh --bootstrap-server {} --create --topic {} --partitions {} --replication-factor {}",
-                    brokers_, name, partitions, replicas_);
+                    brokers_, name, partitions, new_replicas_);
     for (const auto& [key, value] : wanted(policy)) command += fmt::format(" --config {}={}", key, value);
     return command;
   }
@@ -141,14 +134,12 @@ class Topics {
                       brokers_, name, key, value));
     }
   }
-  std::string delete_command(const std::string& name) const {
-    return fmt::format("kafka-topics.sh --bootstrap-server {} --delete --topic {}", brokers_, name);
-  }
 
   const Settings& settings_;
   const std::string brokers_;
   const std::shared_ptr<Client> client_;
-  std::int32_t replicas_ = 1;
+  const ReplicaRule rule_;
+  const std::int32_t new_replicas_;
 };
 
 }  // namespace

@@ -91,7 +91,8 @@ struct LimitsSettings {
   std::chrono::milliseconds reserve_time{3'600'000};
   /// The most limiters in the domain; the highest value of any live process applies.
   std::int32_t most_limiters = 1'024;
-  /// The least number of replicas of the token log; 0: 3, or the number of brokers if it is lower.
+  /// The least number of replicas of the token log; 0: 3, or the number of brokers that answer if it is lower, and an
+  /// existing log with fewer is only a warning.
   std::int32_t replication = 0;
 };
 

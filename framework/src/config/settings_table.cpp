@@ -127,8 +127,9 @@ std::span<const Setting<LimitsSettings>> limits_keys() {
       line<Number<1, 16'384>, &S::most_limiters, S>(
           "most_limiters", "1024", {},
           "The largest number of limit names on one token log, over all processes. The highest value of a live process is in effect. One name more is refused with an error. A name that no process uses is free again, unless an operator has set its limit."),
-      line<Number<0, 100>, &S::replication, S>("replication", "0", "0: 3, or as many as there are brokers",
-                                               "The least number of replicas of the token log."),
+      line<Number<0, 100>, &S::replication, S>(
+          "replication", "0", "0: 3, or as many as brokers answer",
+          "The least number of replicas of the token log. A process does not start if the log has fewer. Without this setting it only warns if there could be more, up to 3."),
   };
   return kKeys;
 }

@@ -65,5 +65,51 @@ TEST(TokenTopicShape, of_a_topic_that_stays_invisible_is_an_error_that_deletes_n
   }
 }
 
+constexpr const char* kServers = "b1:9092";
+
+TopicShape with(std::int32_t replicas, std::int32_t brokers) {
+  return {.partitions = 1, .replicas = replicas, .brokers = brokers};
+}
+
+/// The first start found one of three brokers down. The topic then has two replicas, and later starts find three
+/// brokers.
+TEST(TokenTopicReplicas, that_are_fewer_than_the_brokers_now_stop_no_start) {
+  const ReplicaRule rule(0);
+  ASSERT_EQ(rule.of_new_topic(2), 2);
+  const auto at_first = rule.check("orders.tokens", with(2, 2), true, kServers);
+  ASSERT_TRUE(at_first);
+  EXPECT_THAT(*at_first, AllOf(HasSubstr("was created with 2 replicas, because 2 brokers answered"),
+                               HasSubstr("kafka-reassign-partitions.sh --bootstrap-server b1:9092"),
+                               HasSubstr("\"topic\":\"orders.tokens\",\"partition\":0,\"replicas\":[ID,ID,ID]")));
+  const auto later = rule.check("orders.tokens", with(2, 3), false, kServers);
+  ASSERT_TRUE(later);
+  EXPECT_THAT(*later, AllOf(HasSubstr("has 2 replicas, and 3 brokers answer"),
+                            HasSubstr("kafka-reassign-partitions.sh"), Not(HasSubstr("--delete"))));
+}
+
+TEST(TokenTopicReplicas, that_are_enough_are_not_reported) {
+  const ReplicaRule rule(0);
+  EXPECT_EQ(rule.of_new_topic(5), 3);
+  EXPECT_EQ(rule.check("t", with(3, 5), true, kServers), std::nullopt);
+  EXPECT_EQ(rule.check("t", with(3, 2), false, kServers), std::nullopt) << "a broker is down";
+  EXPECT_EQ(rule.check("t", with(1, 1), false, kServers), std::nullopt) << "a cluster of one broker";
+  EXPECT_TRUE(rule.check("t", with(1, 1), true, kServers)) << "once: others of the cluster may be down";
+  EXPECT_EQ(ReplicaRule(1).check("t", with(1, 3), true, kServers), std::nullopt) << "as it was set";
+}
+
+TEST(TokenTopicReplicas, that_are_fewer_than_the_setting_requires_stop_the_start_without_a_loss) {
+  const ReplicaRule rule(3);
+  EXPECT_EQ(rule.of_new_topic(1), 3);
+  EXPECT_EQ(rule.check("t", with(3, 3), false, kServers), std::nullopt);
+  try {
+    (void)rule.check("t", with(2, 3), false, kServers);
+    FAIL() << "2 are fewer than 3";
+  } catch (const BrokerError& error) {
+    EXPECT_EQ(error.code(), Code::token_log_misconfigured);
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("has 2 replicas, fewer than the required 3"),
+                                    HasSubstr("kafka-reassign-partitions.sh"), Not(HasSubstr("--delete"))));
+  }
+}
+
 }  // namespace
 }  // namespace turnstile::kafka

@@ -19,12 +19,14 @@ namespace turnstile::kafka {
 struct TokenTopic {
   /// For example "orders.tokens". Snapshots go to the topic NAME.snapshots.
   std::string name;
-  /// The smallest number of replicas. 0: 3, or the number of brokers if that is smaller.
+  /// The smallest number of replicas. 0: a new topic gets 3, or as many as brokers answer if they are fewer, and an
+  /// existing one with fewer than that is only a warning in the log.
   std::int32_t replication = 0;
 };
 
 /// Opens the token log, and creates missing topics (the log without retention by time). It refuses a topic that cannot
-/// be a token log: more than one partition although its topic for snapshots has not, compacted, or too few replicas.
+/// be a token log: more than one partition although its topic for snapshots has not, compacted, or fewer replicas than
+/// `replication` requires.
 /// The error names the command that corrects it. With librdkafka's mock broker it uses the first partition.
 /// `settings` are those of open_broker(), but settings of when and how records are sent are ignored. It waits up to
 /// about 10 s for each answer of the brokers. If `logger` is null, nothing is logged. Throws ConfigError for the
