@@ -45,6 +45,9 @@ class WatchedConsumer final : public ports::BrokerConsumer {
                                           std::chrono::milliseconds timeout) override {
     return inner_->ends(of, timeout);
   }
+  std::vector<std::string> why_no_end(std::span<const TopicPartition> of, std::chrono::milliseconds timeout) override {
+    return inner_->why_no_end(of, timeout);
+  }
   std::optional<Offset> read_up_to(const TopicPartition& of) override { return inner_->read_up_to(of); }
   void close() override { inner_->close(); }
   void hurry_when(std::function<bool()> hurry) override { inner_->hurry_when(std::move(hurry)); }

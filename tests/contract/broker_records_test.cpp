@@ -206,6 +206,8 @@ TEST_P(BrokerContract, tells_where_partitions_end_of_which_one_does_not_exist) {
               ::testing::ElementsAre(std::optional<Offset>(0), std::nullopt, std::optional<Offset>(4)));
   produce(topic, 0, 1);
   EXPECT_THAT(reader.consumer->ends({{{topic, 0}}}, 10s), ::testing::ElementsAre(std::optional<Offset>(5)));
+  EXPECT_THAT(reader.consumer->why_no_end({{{topic, 7}, {topic, 0}}}, 10s),
+              ::testing::ElementsAre("", ::testing::HasSubstr(", which leads it, does not answer")));
 }
 
 }  // namespace

@@ -68,12 +68,17 @@ TEST_F(EdgesInKafka, are_told_of_partitions_with_a_leader_while_another_has_none
       {{"bootstrap.servers", rd_kafka_mock_cluster_bootstraps(cluster_.get())}, {"group.id", "g"}}, nullptr);
   consumer_ = stale->open_consumer();  // it has not seen the leader that is gone
   EXPECT_THAT(told(), ::testing::ElementsAre(0, 1, 2, 3, 5));
+  EXPECT_THAT(consumer_->why_no_end({{{"t", 4}}}, 4s),
+              ::testing::ElementsAre(::testing::StartsWith("it has no leader")));
 }
 
 TEST_F(EdgesInKafka, are_told_of_partitions_whose_leaders_answer_while_another_is_down) {
   EXPECT_THAT(told(), ::testing::ElementsAre(0, 1, 2, 3, 4, 5));
   rd_kafka_mock_broker_set_down(cluster_.get(), 2);
   EXPECT_THAT(told(), ::testing::ElementsAre(0, 2, 3, 5));
+  consumer_->poll(0ms);  // it hears of the connection's failure
+  const std::string why = consumer_->why_no_end({{{"t", 1}}}, 4s).front();
+  EXPECT_THAT(why, ::testing::ContainsRegex("^broker 2, which leads it, does not answer: .*/2: "));
   rd_kafka_mock_broker_set_up(cluster_.get(), 2);
   EXPECT_THAT(told(), ::testing::ElementsAre(0, 1, 2, 3, 4, 5));
 }

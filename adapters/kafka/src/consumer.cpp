@@ -340,6 +340,10 @@ std::vector<std::optional<Offset>> KafkaConsumer::ends(std::span<const TopicPart
   return ends;
 }
 
+std::vector<std::string> KafkaConsumer::why_no_end(std::span<const TopicPartition> of, milliseconds timeout) {
+  return why_no_edge(*client_, of, timeout);
+}
+
 void KafkaConsumer::close() {
   if (std::exchange(closed_, true)) return;
   leave_group();

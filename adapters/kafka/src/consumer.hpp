@@ -45,6 +45,7 @@ class KafkaConsumer final : public ports::BrokerConsumer, private ClientEvents {
   void close() override;
   void hurry_when(std::function<bool()> hurry) override { hurry_ = std::move(hurry); }
   std::optional<Offset> read_up_to(const TopicPartition& of) override;
+  std::vector<std::string> why_no_end(std::span<const TopicPartition> of, std::chrono::milliseconds timeout) override;
   std::vector<std::optional<Offset>> ends(std::span<const TopicPartition> of,
                                           std::chrono::milliseconds timeout) override;
 

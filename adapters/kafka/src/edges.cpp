@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <future>
 #include <map>
+#include <optional>
+#include <string>
 
 #include "partition_list.hpp"
 #include "topics.hpp"
@@ -34,18 +36,40 @@ Answer ask(const Client& client, std::span<const TopicPartition> of, std::int64_
 /// Places in `of`, by the broker that leads the partition now.
 using ByLeader = std::map<std::int32_t, std::vector<std::size_t>>;
 
+/// The leaders of partitions. The brokers are asked once for each topic.
+class Leaders {
+ public:
+  Leaders(const Client& client, Clock::time_point deadline) : client_(client), deadline_(deadline) {}
+
+  /// kNoLeader: it has none. Absent: there is no such partition. Throws BrokerError.
+  [[nodiscard]] std::optional<std::int32_t> of(const TopicPartition& at) {
+    auto found = topics_.find(at.topic);
+    if (found == topics_.end())
+      found = topics_.emplace(at.topic, leaders_of(client_, at.topic, until(deadline_))).first;
+    const auto& leaders = found->second;
+    const bool exists = at.partition >= 0 && static_cast<std::size_t>(at.partition) < leaders.size();
+    return exists ? std::optional(leaders[static_cast<std::size_t>(at.partition)]) : std::nullopt;
+  }
+
+ private:
+  const Client& client_;
+  const Clock::time_point deadline_;
+  std::map<std::string, std::vector<std::int32_t>> topics_;
+};
+
 /// Throws BrokerError.
 ByLeader by_leader(const Client& client, std::span<const TopicPartition> of, Clock::time_point deadline) {
-  std::map<std::string, std::vector<std::int32_t>> leaders;
+  Leaders leaders(client, deadline);
   ByLeader places;
-  for (std::size_t i = 0; i < of.size(); ++i) {
-    const auto& [topic, partition] = of[i];
-    auto found = leaders.find(topic);
-    if (found == leaders.end()) found = leaders.emplace(topic, leaders_of(client, topic, until(deadline))).first;
-    const bool exists = partition >= 0 && static_cast<std::size_t>(partition) < found->second.size();
-    places[exists ? found->second[static_cast<std::size_t>(partition)] : kNoLeader].push_back(i);
-  }
+  for (std::size_t i = 0; i < of.size(); ++i) places[leaders.of(of[i]).value_or(kNoLeader)].push_back(i);
   return places;
+}
+
+/// `failure` is the last one of all connections. librdkafka begins it with the broker: "host:port/3: …".
+std::string silent_leader(std::int32_t id, const std::string& failure) {
+  const std::string text = "broker " + std::to_string(id) + ", which leads it, does not answer";
+  const bool of_it = failure.find("/" + std::to_string(id) + ": ") != std::string::npos;
+  return of_it ? text + ": " + failure : text;
 }
 
 }  // namespace
@@ -79,6 +103,23 @@ std::vector<Edge> ask_for_edges(const Client& client, std::span<const TopicParti
   } catch (const BrokerError&) {  // no broker answers
   }
   return edges;
+}
+
+std::vector<std::string> why_no_edge(const Client& client, std::span<const TopicPartition> of, milliseconds timeout) {
+  Leaders leaders(client, Clock::now() + timeout);
+  const std::string failure = client.last_failure();
+  std::vector<std::string> why;
+  for (const TopicPartition& at : of) {
+    try {
+      const auto leader = leaders.of(at);
+      if (!leader) why.emplace_back();
+      else if (*leader == kNoLeader) why.emplace_back("it has no leader: no broker with an in-sync replica is up");
+      else why.push_back(silent_leader(*leader, failure));
+    } catch (const BrokerError&) {
+      why.push_back("no broker answers" + (failure.empty() ? failure : ": " + failure));
+    }
+  }
+  return why;
 }
 
 }  // namespace turnstile::kafka

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "client.hpp"
@@ -25,5 +26,9 @@ Edge ask_for_edge(const Client& client, const TopicPartition& of, std::int64_t e
 /// missing or silent do not keep it from telling of the others (hazard: silent-leader).
 std::vector<Edge> ask_for_edges(const Client& client, std::span<const TopicPartition> of, std::int64_t edge,
                                 std::chrono::milliseconds timeout);
+
+/// For partitions of which ask_for_edges() told nothing: BrokerConsumer::why_no_end().
+std::vector<std::string> why_no_edge(const Client& client, std::span<const TopicPartition> of,
+                                     std::chrono::milliseconds timeout);
 
 }  // namespace turnstile::kafka

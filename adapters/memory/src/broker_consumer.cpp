@@ -199,6 +199,14 @@ class MemoryConsumer final : public ports::BrokerConsumer {
     return ends;
   }
 
+  std::vector<std::string> why_no_end(std::span<const TopicPartition> of, std::chrono::milliseconds) override {
+    std::lock_guard lock(cluster_->mutex);
+    std::vector<std::string> why;
+    for (const auto& at : of)
+      why.push_back(cluster_->find(at) == nullptr ? "" : "broker 1, which leads it, does not answer");
+    return why;
+  }
+
   std::optional<Offset> read_up_to(const TopicPartition& of) override {
     std::lock_guard lock(cluster_->mutex);
     const auto* partition = cluster_->find(of);

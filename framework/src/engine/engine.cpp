@@ -89,13 +89,14 @@ void Engine::run(const std::atomic<int>& stop) {
                                                                              .group = settings_.group,
                                                                              .breakers = breakers_of(shared_->topics)}},
                                         shared_->scheduler, store_, run_log_, std::move(calls));
-  reporter_ =
-      std::make_unique<StatusReporter>(StatusReporter::Settings{.observers = observers,
-                                                                .store = need_store(shared_->topics) ? store_ : nullptr,
-                                                                .counts_claims = uses(shared_->topics, Mode::leased),
-                                                                .asked_of_group = {{names_.front(), 0}},
-                                                                .longest_round = settings_.consumer.drain_timeout},
-                                       *settings_.status, *consumer_);
+  reporter_ = std::make_unique<StatusReporter>(
+      StatusReporter::Settings{.observers = observers,
+                               .on_ends = [this](const auto& ends) { shared_->note(ends); },
+                               .store = need_store(shared_->topics) ? store_ : nullptr,
+                               .counts_claims = uses(shared_->topics, Mode::leased),
+                               .asked_of_group = {{names_.front(), 0}},
+                               .longest_round = settings_.consumer.drain_timeout},
+      *settings_.status, *consumer_);
   consumer_->hurry_when([&stop] { return stop.load(std::memory_order_relaxed) > 1; });
   consumer_->subscribe(names_, *this);
   at_work_ = true;

@@ -32,6 +32,15 @@ struct Engine::Shared {
   Shared(Window window, std::shared_ptr<const RunLog> run_log)
       : scheduler(window, std::move(run_log), [this] { waker.wake(); }) {}
 
+  /// What Kafka told, for the watchdog.
+  void note(const PartitionEnds& ends) {
+    scheduler.locked([&] {
+      for (const auto& lane : scheduler.lanes_unlocked()) {
+        if (const auto told = ends.find(lane->place.at); told != ends.end()) lane->end = told->second;
+      }
+    });
+  }
+
   Waker waker;
   std::vector<std::unique_ptr<TopicState>> topics;
   Scheduler scheduler;

@@ -16,12 +16,25 @@ bool is_unclaimed(const LaneState& lane) {
   return lane.phase == LaneState::Phase::claiming || lane.phase == LaneState::Phase::fenced;
 }
 
+/// None of its messages is unsettled.
+std::string why_unread(const LaneState& lane) {
+  if (!lane.end.why_unknown.empty())
+    return "Kafka does not tell where the partition ends, so records may wait there: " + lane.end.why_unknown;
+  if (!lane.may_have_unread()) return "nothing holds it: it has no messages";
+  return "records below offset " + std::to_string(*lane.end.offset) +
+         " wait in Kafka, and the consumer does not get them from the broker that leads the partition";
+}
+
 }  // namespace
 
+bool waits(const LaneState& lane) {
+  return !lane.is_held() && (lane.lane.oldest() != nullptr || is_unclaimed(lane) || lane.may_have_unread());
+}
+
 bool is_stuck(const LaneState& lane, SteadyTime now, std::chrono::milliseconds patience) {
-  const Message* oldest = lane.lane.oldest();
-  if ((oldest == nullptr && !is_unclaimed(lane)) || lane.is_held()) return false;
+  if (!waits(lane)) return false;
   if (now - lane.moved_at >= patience) return true;
+  const Message* oldest = lane.lane.oldest();
   return oldest != nullptr && lane.topic.runner.why_dead_letter_waits(lane.place, *oldest).has_value();
 }
 
@@ -41,13 +54,15 @@ Hold Holds::of(const LaneState& lane, SteadyTime now) const {
     if (!store.empty()) return {std::nullopt, "the partition waits for the database, which cannot be used: " + store};
     return {std::nullopt, "the partition could not be claimed in the database: " + lane.unclaimed_why};
   }
-  if (oldest == nullptr) return {std::nullopt, "nothing holds it: it has no messages"};
-  const Offset offset = oldest->offset();
-  if (auto hold = running_on(lane, offset, now)) return *hold;
+  const auto offset = oldest != nullptr ? std::optional(oldest->offset()) : std::nullopt;
+  if (offset) {
+    if (auto hold = running_on(lane, *offset, now)) return *hold;
+  }
   if (!store.empty() && topic.needs_store() && !topic.fails_open())
     return {offset, "the database cannot be used, so no handler of the topic starts: " + store};
   if (lane.waits_for_pauses)
     return {offset, "the database does not tell what is paused, so no handler of the topic starts"};
+  if (oldest == nullptr) return {std::nullopt, why_unread(lane)};
   if (auto why = topic.runner.why_dead_letter_waits(lane.place, *oldest)) return {offset, std::move(*why)};
   if (topic.delivered.empty() && topic.asked > 0) return {offset, why_no_permit(topic)};
   if (const auto due = lane.lane.next_due(); due && *due > now)

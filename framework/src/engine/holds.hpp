@@ -19,6 +19,10 @@ struct Hold {
   std::string why;               ///< one sentence, without the partition's name
 };
 
+/// True if the lane has something to do: messages, a claim, or records in Kafka that may not have been read; and nobody
+/// holds it back on purpose. Only inside Scheduler::locked().
+bool waits(const LaneState& lane);
+
 /// True if the lane has not moved for `patience`, or if its obstacle does not end by itself. Only inside
 /// Scheduler::locked().
 bool is_stuck(const LaneState& lane, SteadyTime now, std::chrono::milliseconds patience);

@@ -10,6 +10,13 @@ std::vector<TopicPartition> partitions_of(const std::vector<LanePtr>& lanes) {
   return partitions;
 }
 
+bool LaneState::may_have_unread() const {
+  if (phase != Phase::open) return false;
+  if (!end.why_unknown.empty()) return true;
+  const auto next = lane.position() ? lane.position() : start;
+  return end.offset && next && *next < *end.offset;
+}
+
 bool LaneState::is_held() const {
   if (phase != Phase::open) return false;
   const HandlerBreaker* const breaker = topic.runner.breaker();

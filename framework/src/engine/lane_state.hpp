@@ -15,6 +15,7 @@
 #include "delivery/owned_partition.hpp"
 #include "engine/header_sizes.hpp"
 #include "engine/lane.hpp"
+#include "engine/partition_end.hpp"
 #include "engine/pauses.hpp"
 #include "engine/topic_state.hpp"
 
@@ -73,12 +74,15 @@ struct LaneState {
     std::optional<Offset> first;  ///< where the group began to read the partition, if that lane did so
   };
   std::optional<Before> before;
+  PartitionEnd end;                     ///< for the watchdog: Kafka is asked every few seconds
   std::optional<Offset> last_position;  ///< for the watchdog, with `moved_at`
   SteadyTime moved_at{};
   std::chrono::milliseconds stalled_for{};             ///< how long the stall had lasted at the last report
   SteadyTime claim_at{};                               ///< claiming, fenced: when to try (again)
   std::string unclaimed_why = "it was not tried yet";  ///< claiming, fenced
 
+  /// Whether Kafka has records that were not read, or does not tell. Only for a claimed partition.
+  [[nodiscard]] bool may_have_unread() const;
   /// Whether its messages may start. Those of paused keys wait in `lane`.
   [[nodiscard]] bool may_start() const noexcept { return phase == Phase::open && !paused && !waits_for_pauses; }
   /// Whether it makes no progress because an operator, or the circuit breaker of its handler, wants that.

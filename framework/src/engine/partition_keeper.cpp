@@ -150,9 +150,8 @@ void PartitionKeeper::watch_progress(SteadyTime now) {
   scheduler_.locked([&] {
     for (const auto& lane : scheduler_.lanes_unlocked()) {
       const auto position = lane->lane.position();
-      const Message* oldest = lane->lane.oldest();
       const bool unclaimed = lane->phase == LaneState::Phase::claiming || lane->phase == LaneState::Phase::fenced;
-      if (!unclaimed && (position != lane->last_position || oldest == nullptr || lane->is_held())) {
+      if (!unclaimed && (position != lane->last_position || !waits(*lane))) {
         lane->last_position = position;
         lane->moved_at = now;
         lane->stalled_for = {};

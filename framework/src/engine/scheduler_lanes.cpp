@@ -64,7 +64,10 @@ void Scheduler::feed(LaneState& lane, std::unique_ptr<ports::Block> block) {
   std::vector<std::unique_ptr<ports::Block>> spent;
   const std::size_t header_bytes = lane.header_sizes.of(block->messages());
   const std::lock_guard lock(mutex_);
-  if (lane.lane.unsettled() == 0) lane.moved_at = steady_clock::now();
+  if (lane.lane.unsettled() == 0) {
+    lane.moved_at = steady_clock::now();
+    lane.stalled_for = {};
+  }
   if (lane.topic.runner.services().tracer) note_arrival(lane, *block);
   lane.lane.add(std::move(block), header_bytes);
   spent = lane.lane.take_spent();

@@ -52,7 +52,7 @@ void StatusReporter::add_to(Status& status) const {
   const std::lock_guard lock(mutex_);
   for (auto& partition : status.partitions) {
     const auto end = ends_.find(partition.at);
-    if (end != ends_.end()) partition.end = end->second;
+    if (end != ends_.end()) partition.end = end->second.offset;
     if (!partition.behind && partition.lag() == 0) partition.behind = milliseconds(0);
   }
   if (coordinator_is_silent_)
@@ -64,14 +64,16 @@ void StatusReporter::add_to(Status& status) const {
 }
 
 void StatusReporter::step() {
-  if (settings_.observers.empty() && !board_.wants_all()) return;
+  const bool wants_all = !settings_.observers.empty() || board_.wants_all();
   const auto now = steady_clock::now();
+  if (!wants_all && now < ask_kafka_at_) return;
   Status status = board_.look();
   std::vector<TopicPartition> owned;
   for (const auto& partition : status.partitions) owned.push_back(partition.at);
-  const bool asks_kafka = now >= ask_kafka_at_ || owned != asked_, asks_store = settings_.store && now >= ask_store_at_;
+  const bool asks_kafka = now >= ask_kafka_at_ || owned != asked_;
+  const bool asks_store = wants_all && settings_.store && now >= ask_store_at_;
   if (asks_kafka) {
-    ask_kafka(owned);
+    ask_kafka(owned, wants_all);
     ask_kafka_at_ = steady_clock::now() + settings_.ask_kafka_every;
   }
   if (asks_store) {
@@ -91,23 +93,43 @@ void StatusReporter::leave_kafka() {
   consumer_ = nullptr;
 }
 
-void StatusReporter::ask_kafka(const std::vector<TopicPartition>& partitions) {
+void StatusReporter::ask_kafka(const std::vector<TopicPartition>& partitions, bool about_group) {
   asked_ = partitions;
-  std::vector<std::optional<Offset>> answers;
+  PartitionEnds ends;
   bool answered = true;
   {
     const std::lock_guard asking(asking_);
-    if (!partitions.empty() && consumer_ != nullptr) answers = consumer_->ends(partitions, kKafkaWait);
-    const bool none = !answers.empty() && std::none_of(answers.begin(), answers.end(), [](auto end) { return end; });
-    answered = consumer_ == nullptr || (!none && coordinator_answers());
+    if (consumer_ != nullptr) ends = ends_of(partitions);
+    const bool none = !ends.empty() && std::none_of(ends.begin(), ends.end(), [](const auto& end) {
+      return end.second.offset && end.second.why_unknown.empty();
+    });
+    answered = consumer_ == nullptr || (!none && (!about_group || coordinator_answers()));
   }
+  if (settings_.on_ends) settings_.on_ends(ends);
   const std::lock_guard lock(mutex_);
   coordinator_is_silent_ = !answered;
   if (answered) answered_at_ = SteadyClock::now();
-  ends_.clear();
+  ends_ = std::move(ends);
+}
+
+/// While Kafka does not tell, the last known end stays: a lag that vanishes raises no alert.
+PartitionEnds StatusReporter::ends_of(const std::vector<TopicPartition>& partitions) {
+  if (partitions.empty()) return {};
+  const auto answers = consumer_->ends(partitions, kKafkaWait);
+  PartitionEnds ends;
+  std::vector<TopicPartition> silent;
   for (std::size_t i = 0; i < answers.size(); ++i) {
-    if (answers[i]) ends_[partitions[i]] = *answers[i];
+    if (!answers[i]) silent.push_back(partitions[i]);
+    ends[partitions[i]].offset = answers[i];
   }
+  if (silent.empty()) return ends;
+  auto why = consumer_->why_no_end(silent, kKafkaWait);
+  for (std::size_t i = 0; i < silent.size(); ++i) {
+    const auto before = ends_.find(silent[i]);
+    if (before != ends_.end() && !why[i].empty()) ends[silent[i]].offset = before->second.offset;
+    ends[silent[i]].why_unknown = std::move(why[i]);
+  }
+  return ends;
 }
 
 bool StatusReporter::coordinator_answers() const {

@@ -1,16 +1,17 @@
 #pragma once
 // Asks Kafka and PostgreSQL for the parts of a consumer's state that only they know, and tells the observers the state
-// once a second. It has a thread of its own, because these calls may hang.
+// once a second. It has a thread of its own, because these calls may hang. The watchdog always needs the ends of the
+// partitions: without them it cannot tell a quiet partition from one whose records do not arrive.
 
 #include <atomic>
 #include <chrono>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <vector>
 
+#include "engine/partition_end.hpp"
 #include "support/observers.hpp"
 #include "support/periodic_thread.hpp"
 #include "support/status_board.hpp"
@@ -24,7 +25,9 @@ class StatusReporter {
 
  public:
   struct Settings {
-    Observers observers{};                         ///< without any, it asks only if the board wants all
+    Observers observers{};  ///< without any, it asks only for the ends, unless the board wants all
+    /// Told of the ends of the partitions each time after Kafka was asked. May be empty.
+    std::function<void(const PartitionEnds&)> on_ends{};
     std::shared_ptr<ports::Store> store{};         ///< null: no topic uses it
     bool counts_claims = false;                    ///< whether a topic has mode leased
     std::vector<TopicPartition> asked_of_group{};  ///< the group's coordinator is asked for their offsets
@@ -57,7 +60,8 @@ class StatusReporter {
 
  private:
   void step();
-  void ask_kafka(const std::vector<TopicPartition>& partitions);
+  void ask_kafka(const std::vector<TopicPartition>& partitions, bool about_group);
+  [[nodiscard]] PartitionEnds ends_of(const std::vector<TopicPartition>& partitions);
   [[nodiscard]] bool coordinator_answers() const;
   void ask_store();
 
@@ -74,7 +78,7 @@ class StatusReporter {
   std::vector<TopicPartition> asked_;  ///< of Kafka, the last time
 
   mutable std::mutex mutex_;  ///< protects the following members
-  std::map<TopicPartition, Offset> ends_;
+  PartitionEnds ends_;
   SteadyClock::time_point answered_at_ = SteadyClock::now();  ///< by the group's coordinator
   bool coordinator_is_silent_ = false;
   bool store_is_silent_ = false;

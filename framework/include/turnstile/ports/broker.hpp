@@ -118,6 +118,11 @@ class BrokerConsumer {
   /// does not tell within `timeout`, as with bounds(). Any thread may call it, but not during or after close().
   virtual std::vector<std::optional<Offset>> ends(std::span<const TopicPartition> of,
                                                   std::chrono::milliseconds timeout) = 0;
+  /// For partitions of which ends() told nothing: for each a reason, in words that can follow "because", for example
+  /// "broker 3, which leads it, does not answer". Empty if there is no such partition. Waits up to `timeout` for a
+  /// broker that knows. Any thread may call it, but not during or after close().
+  virtual std::vector<std::string> why_no_end(std::span<const TopicPartition> of,
+                                              std::chrono::milliseconds timeout) = 0;
   /// Where reading began, if the group had no offset, or where a gap ends: between the last record taken and this
   /// offset there is no record and never will be (markers of transactions). Absent if nothing of that is known. A gap
   /// at a partition's end is found some seconds after the last record.
