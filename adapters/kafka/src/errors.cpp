@@ -46,8 +46,9 @@ std::string remedy(rd_kafka_resp_err_t code, const Where& at) {
     case RD_KAFKA_RESP_ERR__TIMED_OUT_QUEUE:
     case RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT:
       return "Check that the brokers run, and that this machine can reach their advertised.listeners.";
-    case RD_KAFKA_RESP_ERR__TRANSPORT:
     case RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN:
+      return "Check that the brokers run, that this machine can reach their advertised.listeners, and bootstrap.servers.";
+    case RD_KAFKA_RESP_ERR__TRANSPORT:
     case RD_KAFKA_RESP_ERR__RESOLVE: return "Check bootstrap.servers, and that the brokers run.";
     case RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET:
     case RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE:
@@ -105,10 +106,21 @@ bool no_longer_ours(rd_kafka_resp_err_t code) noexcept {
   }
 }
 
+namespace {
+
+std::string_view name_of(rd_kafka_resp_err_t code) {
+  // librdkafka's words, "All broker connections are down", look as if all brokers were down. A client that has a
+  // connection to only one of them reports the same when that one ends.
+  if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN) return "this client has no connection to any broker now";
+  return rd_kafka_err2str(code);
+}
+
+}  // namespace
+
 std::string explain(rd_kafka_resp_err_t code, std::string_view detail, const Where& at) {
   std::string text = fmt::format("kafka {}: ", at.broker);
   if (!at.topic.empty()) text += fmt::format("topic {}: ", at.topic);
-  const std::string_view name = rd_kafka_err2str(code);
+  const std::string_view name = name_of(code);
   if (detail.find(name) != std::string_view::npos) text += detail;
   else text += detail.empty() ? std::string(name) : fmt::format("{} ({})", name, detail);
   if (!text.ends_with('.')) text += '.';
