@@ -15,7 +15,10 @@ GRANT SELECT, INSERT ON :"schema".inbox TO :"role";
 GRANT SELECT, INSERT ON :"schema".dead TO :"role";
 GRANT SELECT ON :"schema".dead_edit TO :"role";
 -- Without `ordered`: a program cannot undo an operator's limit.
-GRANT SELECT, INSERT (name, configured), UPDATE (configured, version, changed_at) ON :"schema".limiter TO :"role";
+GRANT SELECT, INSERT (name, configured, declared), UPDATE (configured, declared, version, changed_at) ON :"schema".limiter TO :"role";
+-- DELETE: for processes that have ended.
+GRANT SELECT, INSERT, UPDATE (expires_at), DELETE ON :"schema".limiter_process TO :"role";
+GRANT SELECT, INSERT, UPDATE (configured) ON :"schema".limiter_value TO :"role";
 GRANT SELECT, INSERT, UPDATE (generation, holder, granted_at, expires_at) ON :"schema".permit TO :"role";
 -- DELETE: for waits that have ended.
 GRANT SELECT, INSERT, UPDATE (waiting, since, expires_at), DELETE ON :"schema".permit_wait TO :"role";

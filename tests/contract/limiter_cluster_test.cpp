@@ -184,6 +184,46 @@ TEST_P(LimiterCluster, a_limit_of_nothing_pauses_and_a_raised_one_lets_more_run)
   EXPECT_EQ(one->state().in_use, 6);
 }
 
+TEST_P(LimiterCluster, the_lowest_value_that_a_live_process_is_configured_with_is_the_limit) {
+  auto low = join(2);
+  { ASSERT_TRUE(acquire(low)); }
+  const auto high = join(4);
+  std::vector<Permit> held;
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(held.emplace_back(acquire(high)));
+  EXPECT_EQ(high->state().limit, 2);
+  EXPECT_FALSE(acquire(high, 2 * world_->lease())) << "a process lives, although it needs no permits";
+  low.reset();
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(held.emplace_back(acquire(high))) << "the lower value ended with its process";
+  EXPECT_EQ(high->state().limit, 4);
+
+  const auto lower = join(3);  // while 4 are in use: none is revoked, and none is granted until they fit
+  EXPECT_TRUE(gets_nothing(lower));
+  EXPECT_TRUE(eventually([&] { return high->state().limit == 3; }));
+  held.pop_back();  // 3 of 3
+  EXPECT_TRUE(gets_nothing(lower));
+  for (const auto& permit : held) EXPECT_FALSE(is_lost(permit));
+  held.pop_back();  // 2 of 3
+  EXPECT_TRUE(acquire(lower));
+}
+
+TEST_P(LimiterCluster, the_value_of_who_is_cut_off_counts_until_its_lease_ends) {
+  const auto limiters = world_->join_by_a_cable();
+  if (!limiters) GTEST_SKIP() << kNoCable;
+  const auto low = limiters->open("psp", 1), high = join(3);
+  const Permit permit = acquire(low);
+  ASSERT_TRUE(permit);
+  EXPECT_TRUE(gets_nothing(high));
+  world_->cut(true);
+  EXPECT_TRUE(gets_nothing(high));
+  std::vector<Permit> held;
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(held.emplace_back(acquire(high, 4 * world_->lease())));
+  EXPECT_EQ(high->state().limit, 3);
+  world_->cut(false);
+  EXPECT_TRUE(eventually([&] { return high->state().limit == 1; })) << "it lives again";
+  EXPECT_TRUE(gets_nothing(low));
+  for (const auto& still : held) EXPECT_FALSE(is_lost(still));
+}
+
 /// Threads that take a permit, run, and release it, until they are stopped.
 class Crew {
  public:

@@ -17,6 +17,7 @@
 #include "tests/support/tcp_proxy.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/postgres/limiters.hpp"
+#include "turnstile/postgres/migrations.hpp"
 
 namespace turnstile::test {
 namespace {
@@ -141,19 +142,64 @@ TEST_F(LimiterPostgres, who_holds_what_is_in_the_tables) {
 TEST_F(LimiterPostgres, what_the_operator_says_counts_before_what_programs_are_configured_with) {
   const auto first = join(4);
   ASSERT_TRUE(acquire(first));
-  const auto second = join(6);  // a newer release
-  ASSERT_TRUE(acquire(second));
-  EXPECT_EQ(second->state().limit, 6);
-  ASSERT_TRUE(acquire(first));
-  EXPECT_TRUE(eventually([&] { return static_cast<bool>(acquire(first)) && first->state().limit == 6; }));
   postgres::set_limit(schema_->settings(), "psp", 2);
   EXPECT_TRUE(eventually([&] { return static_cast<bool>(acquire(first)) && first->state().limit == 2; }));
-  const auto third = join(8);
-  EXPECT_TRUE(acquire(third));
-  EXPECT_EQ(third->state().limit, 2);
+  const auto second = join(8);
+  EXPECT_TRUE(acquire(second));
+  EXPECT_EQ(second->state().limit, 2);
   EXPECT_GE(said("the limit is 2, set by an operator"), 1);
   postgres::unset_limit(schema_->settings(), "psp");
-  EXPECT_TRUE(eventually([&] { return static_cast<bool>(acquire(first)) && first->state().limit == 8; }));
+  EXPECT_TRUE(eventually([&] { return static_cast<bool>(acquire(first)) && first->state().limit == 4; }));
+}
+
+// A process may be stopped for so long that the others have removed it, and a failover may lose its row.
+TEST_F(LimiterPostgres, a_value_that_the_database_has_lost_is_declared_again) {
+  const auto low = join(2), high = join(4);
+  const Permit held = acquire(high);
+  ASSERT_TRUE(held);
+  ASSERT_TRUE(eventually([&] { return high->state().limit == 2; }));
+  sql().exec("DELETE FROM limiter_process WHERE expires_at IS NOT NULL");
+  EXPECT_TRUE(eventually([&] { return sql().one("SELECT count(*) FROM limiter_value") == "2"; }));
+  EXPECT_TRUE(eventually([&] { return high->state().limit == 2; }));
+}
+
+/// What a program of a build before migration 23 does when it starts.
+void start_earlier_build(Sql& sql, int limit) {
+  sql.exec("INSERT INTO limiter AS l (name, configured) VALUES ('psp', " + std::to_string(limit) +
+           ") ON CONFLICT (name) DO UPDATE SET configured = excluded.configured, version = l.version + 1, "
+           "changed_at = clock_timestamp() WHERE l.configured <> excluded.configured");
+}
+
+TEST_F(LimiterPostgres, an_earlier_build_cannot_raise_a_limit_and_its_own_counts_for_an_hour) {
+  const auto configured = [&] { return sql().one("SELECT configured FROM limiter WHERE name = 'psp'"); };
+  const std::string earlier =
+      "SELECT expires_at - clock_timestamp() BETWEEN interval '59 min' AND interval '1 h' "
+      "FROM limiter_process WHERE holder LIKE 'earlier builds/%'";
+  const auto& known = postgres::embedded_migration_list();
+  const auto added = std::count_if(known.begin(), known.end(), [](const auto& each) { return each.number >= 23; });
+  postgres::migrate_down(schema_->settings(), known, static_cast<int>(added));
+  start_earlier_build(sql(), 3);
+  postgres::migrate_up(schema_->settings(), known);
+  EXPECT_EQ(sql().one(earlier), "t");
+  sql().exec("INSERT INTO limiter (name, configured) VALUES ('another', 5)");
+  EXPECT_EQ(sql().one("SELECT configured FROM limiter_value WHERE configured = 5 AND holder LIKE 'earlier builds/%'"),
+            "5");
+  sql().exec("DELETE FROM limiter_process WHERE holder IN (SELECT holder FROM limiter_value WHERE configured = 5)");
+  const auto limiter = join(4);
+  const Permit held = acquire(limiter);
+  ASSERT_TRUE(held);
+  EXPECT_EQ(limiter->state().limit, 3);
+  start_earlier_build(sql(), 8);
+  EXPECT_EQ(configured(), "3");
+  start_earlier_build(sql(), 2);
+  EXPECT_EQ(configured(), "2");
+  EXPECT_EQ(sql().one(earlier), "t");
+  EXPECT_TRUE(eventually([&] { return limiter->state().limit == 2; }));
+  sql().exec("UPDATE limiter_process SET expires_at = clock_timestamp() WHERE holder LIKE 'earlier builds/%'");
+  EXPECT_TRUE(eventually([&] { return limiter->state().limit == 4; }));
+  EXPECT_EQ(configured(), "4");
+  start_earlier_build(sql(), 8);
+  EXPECT_EQ(configured(), "4") << "what ended is not revived";
 }
 
 template <class Call>

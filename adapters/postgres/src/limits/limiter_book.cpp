@@ -257,6 +257,7 @@ LimiterErrand LimiterBook::errand(Time now) {
   returning_.clear();
   if (!view_) return errand;
   return_idle(now, errand.give_back);
+  errand.settle = view_->unsettled;
   errand.sweep = view_->overdue;
   const std::int64_t want = wanted(now);
   plan_wait(now, want, errand);

@@ -50,9 +50,10 @@ struct LimiterView {
   std::int64_t id = 0;
   std::int64_t version = 0;
   std::int64_t limit = 0;
-  bool ordered = false;  ///< set by an operator
-  bool overdue = false;  ///< expired permits must be swept
-  bool rivals = false;   ///< another process waits
+  bool ordered = false;    ///< set by an operator
+  bool overdue = false;    ///< expired permits must be swept
+  bool unsettled = false;  ///< the lowest value of all live processes is another
+  bool rivals = false;     ///< another process waits
   std::int64_t share = 0;
   std::int64_t free = 0;  ///< of all permits, when it was read
 };
@@ -60,6 +61,7 @@ struct LimiterView {
 /// The next statements for a limiter, in this order.
 struct LimiterErrand {
   std::vector<Slot> give_back;
+  bool settle = false;
   bool sweep = false;
   std::int64_t take = 0;
   std::int64_t waiting = 0;  ///< to be recorded if not 0

@@ -10,24 +10,58 @@ namespace {
 
 // "@." stands for the schema.
 
+constexpr std::string_view kLive = R"(
+INSERT INTO @.limiter_process (holder, expires_at)
+VALUES ($1::text, clock_timestamp() + $2::bigint * interval '1 microsecond')
+ON CONFLICT (holder) DO UPDATE SET expires_at = excluded.expires_at)";
+
+/// A process may have been stopped for a while: its values count again when it renews its row.
+constexpr std::string_view kForget = R"(
+DELETE FROM @.limiter_process WHERE holder IN (
+  SELECT holder FROM @.limiter_process WHERE expires_at < clock_timestamp() - interval '1 minute'
+   ORDER BY holder FOR UPDATE SKIP LOCKED))";
+
+constexpr std::string_view kMake = R"(
+INSERT INTO @.limiter (name, configured, declared) VALUES ($1::text, $2::bigint, $2::bigint)
+ON CONFLICT (name) DO NOTHING)";
+
+/// A process that starts locks the row only if it lowers the limit: the grants of others would keep it waiting.
+constexpr std::string_view kLower = R"(
+UPDATE @.limiter
+   SET configured = $2::bigint, declared = $2::bigint, version = version + 1, changed_at = clock_timestamp()
+ WHERE name = $1::text AND configured > $2::bigint)";
+
 constexpr std::string_view kDeclare = R"(
-INSERT INTO @.limiter AS l (name, configured) VALUES ($1::text, $2::bigint)
-ON CONFLICT (name) DO UPDATE
-   SET configured = excluded.configured, version = l.version + 1, changed_at = clock_timestamp()
- WHERE l.configured <> excluded.configured)";
+INSERT INTO @.limiter_value (limiter, holder, configured)
+SELECT l.id, $3::text, $2::bigint FROM @.limiter l WHERE l.name = $1::text
+ON CONFLICT (limiter, holder) DO UPDATE SET configured = excluded.configured)";
+
+/// `@lowest` in the statements below: the lowest value of a live process. NULL if none lives.
+constexpr std::string_view kLowest =
+    "(SELECT min(v.configured) FROM @.limiter_value v JOIN @.limiter_process h USING (holder)"
+    " WHERE v.limiter = l.id AND h.expires_at > clock_timestamp())";
+
+/// Nothing if none lives: the last value stays. A new version, so that no process grants by the limit before it.
+constexpr std::string_view kSettle = R"(
+UPDATE @.limiter l
+   SET configured = d.lowest, declared = d.lowest, version = l.version + 1, changed_at = clock_timestamp()
+  FROM (SELECT l.id, @lowest AS lowest FROM @.limiter l WHERE l.name = $1::text) d
+ WHERE l.id = d.id AND l.configured <> d.lowest)";
 
 constexpr std::string_view kTidy = R"(
 DELETE FROM @.permit_wait w USING @.limiter l
  WHERE l.name = $1::text AND w.limiter = l.id AND w.expires_at < clock_timestamp() - interval '1 minute')";
 
-/// `overdue`: an expired permit blocks a lowered limit (see kTake), and must be swept.
+/// `overdue`: an expired permit blocks a lowered limit (see kTake), and must be swept. `unsettled`: the row has not the
+/// lowest value that counts, because a process has ended.
 constexpr std::string_view kView = R"(
 SELECT l.id, l.version, l.most, l.ordered,
        EXISTS (SELECT 1 FROM @.permit p WHERE p.limiter = l.id AND p.slot > l.most AND p.holder IS NOT NULL)
        AND EXISTS (SELECT 1 FROM @.permit p
                     WHERE p.limiter = l.id AND p.holder IS NOT NULL AND p.expires_at <= clock_timestamp()),
+       coalesce(l.configured <> @lowest, false),
        m.holder, m.held, m.held_us, m.waiting, m.waited_us
-  FROM (SELECT id, version, coalesce(ordered, configured) AS most, ordered IS NOT NULL AS ordered
+  FROM (SELECT id, version, configured, coalesce(ordered, configured) AS most, ordered IS NOT NULL AS ordered
           FROM @.limiter WHERE name = $1::text) l
   LEFT JOIN LATERAL (
     SELECT holder, coalesce(h.held, 0) AS held, coalesce(w.waiting, 0) AS waiting,
@@ -117,9 +151,11 @@ UPDATE @.limiter SET ordered = $2::bigint, version = version + 1, changed_at = c
 constexpr std::string_view kUnorder = R"(
 UPDATE @.limiter SET ordered = NULL, version = version + 1, changed_at = clock_timestamp() WHERE name = $1::text)";
 
-std::string in_schema(const std::string& schema, std::string_view text) {
+std::string in_schema(const std::string& schema, std::string_view statement) {
   const std::string prefix = quote_identifier(schema) + ".";
-  std::string out;
+  std::string out, whole(statement);
+  if (const auto at = whole.find("@lowest"); at != std::string::npos) whole.replace(at, 7, kLowest);
+  std::string_view text = whole;
   for (auto at = text.find("@."); at != std::string_view::npos; at = text.find("@.")) {
     out.append(text.substr(0, at)).append(prefix);
     text.remove_prefix(at + 2);
@@ -131,7 +167,15 @@ std::string in_schema(const std::string& schema, std::string_view text) {
 
 LimiterStatements::LimiterStatements(const std::string& schema) {
   lock_timeout = "SELECT pg_catalog.set_config('lock_timeout', $1::text, true)";
+  live = in_schema(schema, kLive);
+  values = in_schema(schema, "SELECT limiter FROM @.limiter_value WHERE holder = $1::text");
+  forget = in_schema(schema, kForget);
+  make = in_schema(schema, kMake);
+  lock = in_schema(schema, "SELECT 1 FROM @.limiter WHERE name = $1::text FOR UPDATE");
+  lower = in_schema(schema, kLower);
+  share = in_schema(schema, "SELECT 1 FROM @.limiter WHERE name = $1::text FOR SHARE");
   declare = in_schema(schema, kDeclare);
+  settle = in_schema(schema, kSettle);
   tidy = in_schema(schema, kTidy);
   view = in_schema(schema, kView);
   take = in_schema(schema, kTake);
@@ -142,6 +186,7 @@ LimiterStatements::LimiterStatements(const std::string& schema) {
   await = in_schema(schema, kAwait);
   no_wait = in_schema(schema, "DELETE FROM @.permit_wait WHERE limiter = $1::bigint AND holder = $2::text");
   leave = in_schema(schema, "DELETE FROM @.permit_wait WHERE holder = $1::text");
+  end = in_schema(schema, "DELETE FROM @.limiter_process WHERE holder = $1::text");
   order = in_schema(schema, kOrder);
   unorder = in_schema(schema, kUnorder);
 }

@@ -5,10 +5,10 @@
 
 #include <algorithm>
 
+#include "limits/limiter_arguments.hpp"
 #include "limits/limiter_shares.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/log.hpp"
-#include "wire/encode.hpp"
 #include "wire/text_rows.hpp"
 
 namespace turnstile::postgres {
@@ -21,14 +21,6 @@ constexpr std::chrono::milliseconds kFirstBackoff = 50ms, kLastBackoff = 1'000ms
 /// How long stop() may take, for any behaviour of the database.
 constexpr std::chrono::milliseconds kFarewell = 2'000ms;
 
-std::int64_t micros(std::chrono::milliseconds time) { return std::chrono::microseconds(time).count(); }
-
-/// Adds the numbers of the slots, then their generations.
-void add_slots(ArgumentBlock& to, const std::vector<Slot>& slots) {
-  add_int8_array(to, slots.size(), [&](std::size_t i) { return std::optional(slots[i].number); });
-  add_int8_array(to, slots.size(), [&](std::size_t i) { return std::optional(slots[i].generation); });
-}
-
 std::int64_t number_at(const Result& rows, int row, ViewColumn column) {
   return postgres::number_at(rows, row, static_cast<int>(column));
 }
@@ -36,22 +28,9 @@ bool is_true(const Result& rows, int row, ViewColumn column) {
   return *PQgetvalue(rows.get(), row, static_cast<int>(column)) == 't';
 }
 
-/// Slots of several limiters, as three arrays.
-struct Holdings {
-  std::vector<std::int64_t> limiters;
-  std::vector<Slot> slots;
-  void add(std::int64_t limiter, const std::vector<Slot>& more) {
-    limiters.insert(limiters.end(), more.size(), limiter);
-    slots.insert(slots.end(), more.begin(), more.end());
-  }
-  void write(ArgumentBlock& to) const {
-    add_int8_array(to, limiters.size(), [&](std::size_t i) { return std::optional(limiters[i]); });
-    add_slots(to, slots);
-  }
-};
-
 bool writes(const LimiterErrand& errand) {
-  return !errand.give_back.empty() || errand.sweep || errand.take > 0 || errand.waiting > 0 || errand.wait_no_more;
+  return !errand.give_back.empty() || errand.settle || errand.sweep || errand.take > 0 || errand.waiting > 0 ||
+         errand.wait_no_more;
 }
 
 /// The slots that a statement granted.
@@ -161,12 +140,13 @@ void LimiterWorker::tell_lost(const LimiterBook& book, std::int64_t in_use, cons
 
 Time LimiterWorker::due() {
   Time due = Time::max();
-  bool holds = false;
+  bool counts = false;  // a process without permits lives, too: its values count
   for (const auto& book : books()) {
     due = std::min(due, book->due());
-    holds = holds || book->next_deadline() != Time::max();
+    counts = counts || book->known();
   }
-  if (holds) due = all_anew_ ? Time{} : std::min(due, renewed_at_ + pace_.lease / 4);
+  if (!undeclared_.empty()) due = {};
+  if (counts) due = all_anew_ ? Time{} : std::min(due, renewed_at_ + pace_.lease / 4);
   return std::max(due, retry_at_);
 }
 
@@ -204,7 +184,7 @@ void LimiterWorker::round() {
     const auto now = LeaseClock::now();
     if (all_anew_ || now >= renewed_at_ + pace_.lease / 4) renew();
     for (const auto& book : all) {
-      if (book->due() <= now) visit(*book);
+      if (book->due() <= now || undeclared_.contains(book.get())) visit(*book);
     }
     answered();
   } catch (const ConnectionLost& lost) {
@@ -285,7 +265,7 @@ std::vector<Result> LimiterWorker::ask(Fill fill, bool writes) {
   throw_store_error(answers.failure->error, settings_.schema, link_->connection.user());
 }
 
-/// A statement renews all permits that this process holds. Another one returns permits that it does not know.
+/// Renews this process and all permits that it holds. Permits that it does not know are returned.
 void LimiterWorker::renew() {
   Holdings held, kept;
   std::vector<std::pair<std::shared_ptr<LimiterBook>, std::vector<Slot>>> asked;
@@ -300,6 +280,8 @@ void LimiterWorker::renew() {
   }
   const auto sent = LeaseClock::now();
   const auto kept_rows = ask([&](Pipeline& pipeline) {
+    if (all_anew_) pipeline.add(sql_.forget, kCaller);
+    queue_life(pipeline);
     held.write(pipeline.arguments());
     pipeline.arguments().add_text(holder_);
     pipeline.arguments().add_int(micros(pace_.lease));
@@ -307,14 +289,20 @@ void LimiterWorker::renew() {
     kept.write(pipeline.arguments());
     pipeline.arguments().add_text(holder_);
     pipeline.add(sql_.keep_only, kCaller);
+    pipeline.arguments().add_text(holder_);
+    pipeline.add(sql_.values, kCaller, Pipeline::Keep::text);
   });
+  std::set<std::int64_t> declared;
+  for (int row = 0; row < PQntuples(kept_rows[1].get()); ++row) declared.insert(number_at(kept_rows[1], row, 0));
   std::map<std::int64_t, std::vector<Slot>> renewed;
   for (int row = 0; row < PQntuples(kept_rows[0].get()); ++row) {
     renewed[number_at(kept_rows[0], row, 0)].push_back(
         {number_at(kept_rows[0], row, 1), number_at(kept_rows[0], row, 2)});
   }
   for (const auto& [book, slots] : asked) {
-    tell_lost(*book, book->renewed(slots, renewed[book->known()->id], sent), "their leases are over in PostgreSQL");
+    const auto id = book->known()->id;
+    tell_lost(*book, book->renewed(slots, renewed[id], sent), "their leases are over in PostgreSQL");
+    if (!declared.contains(id)) undeclared_.insert(book.get());
   }
   renewed_at_ = sent;
   all_anew_ = false;
@@ -323,18 +311,20 @@ void LimiterWorker::renew() {
 /// One transaction: the errand's statements, and then the limiter as it is.
 void LimiterWorker::visit(LimiterBook& book) {
   const auto known = book.known();
+  const bool declares = !known || undeclared_.contains(&book);
   const LimiterErrand errand = book.errand(LeaseClock::now());
   const auto sent = LeaseClock::now();
   std::vector<Result> kept;
   try {
     kept = ask(
         [&](Pipeline& pipeline) {
-          if (!known) queue_declaration(pipeline, book);
+          if (declares) queue_declaration(pipeline, book);
+          else if (errand.settle) queue_settling(pipeline, book);
           queue_errand(pipeline, known, errand);
           pipeline.arguments().add_text(book.name());
           pipeline.add(sql_.view, kCaller, Pipeline::Keep::text);
         },
-        !known || writes(errand));
+        declares || writes(errand));
   } catch (...) {
     book.undone(errand);
     throw;
@@ -345,56 +335,11 @@ void LimiterWorker::visit(LimiterBook& book) {
                            fmt::format("limiter '{}' was deleted from the schema {} while in use; restart the program",
                                        book.name(), settings_.schema));
   }
+  undeclared_.erase(&book);
   const LimiterView view = read_view(book, kept.back());
   tell_change(book, view);
   book.done(errand, errand.take > 0 ? slots_in(kept.front()) : std::vector<Slot>{}, sent, view);
   clock_changed_.notify_one();
-}
-
-void LimiterWorker::queue_declaration(Pipeline& pipeline, const LimiterBook& book) {
-  ArgumentBlock& to = pipeline.arguments();
-  to.add_text(book.name());
-  to.add_int(book.configured());
-  pipeline.add(sql_.declare, kCaller);
-  to.add_text(book.name());
-  pipeline.add(sql_.tidy, kCaller);
-}
-
-/// `known`: absent for a limiter whose number is not known yet. Then nothing is taken or returned.
-void LimiterWorker::queue_errand(Pipeline& pipeline, const std::optional<LimiterView>& known,
-                                 const LimiterErrand& errand) {
-  ArgumentBlock& to = pipeline.arguments();
-  const std::int64_t id = known ? known->id : 0;
-  if (!errand.give_back.empty()) {
-    to.add_int(id);
-    add_slots(to, errand.give_back);
-    to.add_text(holder_);
-    pipeline.add(sql_.give_back, kCaller);
-  }
-  if (errand.sweep) {
-    to.add_int(id);
-    pipeline.add(sql_.sweep, kCaller);
-  }
-  if (errand.waiting > 0) {
-    to.add_int(id);
-    to.add_text(holder_);
-    to.add_int(errand.waiting);
-    to.add_int(micros(pace_.wait_counts()));
-    to.add_int(errand.wait_anew ? 1 : 0);
-    pipeline.add(sql_.await, kCaller);
-  } else if (errand.wait_no_more) {
-    to.add_int(id);
-    to.add_text(holder_);
-    pipeline.add(sql_.no_wait, kCaller);
-  }
-  if (errand.take > 0) {
-    to.add_int(id);
-    to.add_int(known->version);
-    to.add_int(errand.take);
-    to.add_text(holder_);
-    to.add_int(micros(pace_.lease));
-    pipeline.add(sql_.take, kCaller, Pipeline::Keep::text);
-  }
 }
 
 LimiterView LimiterWorker::read_view(LimiterBook& book, const Result& rows) {
@@ -404,6 +349,7 @@ LimiterView LimiterWorker::read_view(LimiterBook& book, const Result& rows) {
   view.limit = number_at(rows, 0, ViewColumn::limit);
   view.ordered = is_true(rows, 0, ViewColumn::ordered);
   view.overdue = is_true(rows, 0, ViewColumn::overdue);
+  view.unsettled = is_true(rows, 0, ViewColumn::unsettled);
   view.free = view.limit;
   std::vector<LimiterMember> members;
   LimiterMember me;
@@ -436,7 +382,7 @@ void LimiterWorker::tell_change(const LimiterBook& book, const LimiterView& view
   const auto before = book.known();
   if (before ? before->limit == view.limit : view.limit == book.configured()) return;
   logger_->info("limiter '{}': the limit is {}{}{}", book.name(), view.limit,
-                view.ordered ? ", set by an operator" : ", as the program that started last has it",
+                view.ordered ? ", set by an operator" : ", the lowest value that a live process is configured with",
                 view.limit == 0 ? ": paused, nothing starts until it is raised"
                                 : fmt::format(" (this one is configured with {})", book.configured()));
 }
@@ -451,6 +397,8 @@ void LimiterWorker::leave() noexcept {
       pipeline.add(sql_.keep_only, kCaller);
       pipeline.arguments().add_text(holder_);
       pipeline.add(sql_.leave, kCaller);
+      pipeline.arguments().add_text(holder_);
+      pipeline.add(sql_.end, kCaller);
     });
   } catch (...) {
     // The permits return with their leases.

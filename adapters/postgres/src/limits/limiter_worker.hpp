@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -48,7 +49,9 @@ class LimiterWorker : public std::enable_shared_from_this<LimiterWorker> {
   void disconnect() noexcept;
   void renew();
   void visit(LimiterBook& book);
+  void queue_life(Pipeline& pipeline);
   void queue_declaration(Pipeline& pipeline, const LimiterBook& book);
+  void queue_settling(Pipeline& pipeline, const LimiterBook& book);
   void queue_errand(Pipeline& pipeline, const std::optional<LimiterView>& known, const LimiterErrand& errand);
   LimiterView read_view(LimiterBook& book, const Result& rows);
   void tell_change(const LimiterBook& book, const LimiterView& view);
@@ -83,6 +86,8 @@ class LimiterWorker : public std::enable_shared_from_this<LimiterWorker> {
   std::unique_ptr<Link> link_;
   Time renewed_at_{};     ///< when the last renewal was sent
   bool all_anew_ = true;  ///< the database's data about this process is unknown
+  /// Whose values the database has lost, in a failover, or because this process was stopped for long.
+  std::set<const LimiterBook*> undeclared_;
   bool away_ = false;
   Time retry_at_{};
   std::chrono::milliseconds backoff_{0};

@@ -1,14 +1,14 @@
 #pragma once
 // Limits over all processes, counted by PostgreSQL (13 and later). Each permit is a row with a lease, by the clock of
 // the database. For programs that have the database but no token log in Kafka, and for small clusters.
-// A process that holds a permit or waits for one queries the database once in every poll interval. Each transfer
-// between processes is a commit. While a process has its share and uses it, a permit goes from one of its threads to
-// the next without the database.
+// A process that holds a permit or waits for one queries the database once in every poll interval. Any other process
+// reports 4 times a lease that it lives, which is a commit. Each transfer between processes is a commit. While a
+// process has its share and uses it, a permit goes from one of its threads to the next without the database.
 //
 // Guarantee: permits with a running lease never exceed the limit. After a limit was lowered, none is granted until the
 // permits in use fit. If a permit could not be renewed in time, Permit::lost() is set after 7/8 of the lease, before
-// another process can get it. Each clock may be up to 6 % fast or slow. If the database's clock is *set* forward, leases
-// end early. If a failover loses grants, the new server grants them again: until the old holder is told through
+// another process can get it. Each clock may be up to 6 % fast or slow. If the database's clock is *set* forward,
+// leases end early. If a failover loses grants, the new server grants them again: until the old holder is told through
 // Permit::lost(), at most until 7/8 of its lease, more permits than the limit can be in use.
 //
 // Only the threads of open_limiters() wait for the network. While the database is unavailable, no new permits are
@@ -44,9 +44,13 @@ struct LimiterSettings {
 /// Starts two threads, and connects when the first limiter is opened; the database may be unavailable.
 /// `settings.connections` does not count its one connection. When the last permit, limiter or Limiters is released, the
 /// threads end and everything is returned. That takes a round trip, and up to 2 s if the database does not answer.
-/// Limits are 1 to 1,000,000,000. If programs are configured differently, the program that started last decides, unless
-/// set_limit() was called. Waiting callers of one process are served in the order of their requests. Processes share by
-/// max-min fairness, and take turns if there are fewer permits than processes.
+/// Limits are 1 to 1,000,000,000. If programs are configured differently, the lowest value of all live processes is in
+/// effect, unless set_limit() was called. A process lives from its first limiter on until it releases the last, or
+/// until its lease ends. If a lower value arrives, no permit is revoked, and none is granted until they fit. If no
+/// process lives, the last value stays. A process of a build before migration 23 counts for one hour after that
+/// migration, and for one hour after a start of its own that changes the value. Waiting callers of one process are
+/// served in the order of their requests. Processes share by max-min fairness, and take turns if there are fewer
+/// permits than processes.
 /// It grants one permit at a time, and ignores the priority (Limiter::gives_several() is false). A dead process's
 /// permits return only when its lease ends: on_claimed() and on_revoked() do nothing. Thread-safe.
 /// If `logger` is null, it logs to stderr, as make_logger() does. Throws ConfigError for impossible settings.
