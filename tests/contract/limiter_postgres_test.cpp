@@ -32,12 +32,14 @@ class LimiterPostgres : public ::testing::Test {
     if (!postgres_url()) GTEST_SKIP() << kNoPostgres;
     schema_ = std::make_unique<PostgresSchema>();
   }
-  std::shared_ptr<ports::Limiter> join(std::int64_t limit, const std::optional<PostgresSettings>& settings = {}) {
+  std::shared_ptr<ports::Limiters> process(const PostgresSettings& settings, std::chrono::milliseconds lease = 2s) {
     postgres::LimiterSettings limiters;
-    limiters.lease = 2s;
+    limiters.lease = lease;
     limiters.holder = "tester";
-    const auto logger = std::make_shared<spdlog::logger>("test", lines_);
-    return postgres::open_limiters(settings.value_or(schema_->settings()), limiters, logger)->open("psp", limit);
+    return postgres::open_limiters(settings, limiters, std::make_shared<spdlog::logger>("test", lines_));
+  }
+  std::shared_ptr<ports::Limiter> join(std::int64_t limit, const std::optional<PostgresSettings>& settings = {}) {
+    return process(settings.value_or(schema_->settings()))->open("psp", limit);
   }
   std::shared_ptr<ports::Limiter> join_by_a_cable(std::int64_t limit) {
     proxy_ = std::make_unique<TcpProxy>("127.0.0.1", std::stoi(sql().one("SELECT current_setting('port')")));
@@ -224,6 +226,37 @@ TEST_F(LimiterPostgres, limits_that_cannot_be_are_refused) {
   limiters.poll_interval = 200ms;
   EXPECT_THAT(error_of([&] { postgres::open_limiters(settings, limiters); }),
               AllOf(HasSubstr("lease"), HasSubstr("poll interval")));
+}
+
+TEST_F(LimiterPostgres, names_that_postgres_cannot_store_are_refused) {
+  const auto limiters = process(schema_->settings());
+  using namespace std::string_literals;
+  for (const std::string& name : {""s, "h\xff\xfe"s, "a\0b"s, std::string(256, 'x')})
+    EXPECT_THAT(error_of([&] { limiters->open(name, 1); }), HasSubstr("a name has 1 to 255 bytes of UTF-8")) << name;
+  EXPECT_TRUE(acquire(limiters->open(std::string(255, 'x'), 1)));
+  EXPECT_TRUE(acquire(limiters->open("zahlungen für €", 1)));
+}
+
+TEST_F(LimiterPostgres, a_limiter_whose_statements_fail_does_not_stop_the_others) {
+  sql().exec("CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not this one'; END $$");
+  sql().exec(
+      "CREATE TRIGGER refuse BEFORE INSERT ON limiter FOR EACH ROW WHEN (NEW.name = 'bad') "
+      "EXECUTE FUNCTION refuse()");
+  const auto limiters = process(schema_->settings());
+  const auto bad = limiters->open("bad", 1);
+  EXPECT_TRUE(eventually([&] { return said("limiter 'bad': it gets no new permits") == 1; }));
+  const auto good = limiters->open("good", 1);
+  for (int i = 0; i < 3; ++i) {
+    const Permit permit = acquire(good);
+    ASSERT_TRUE(permit);
+    EXPECT_FALSE(acquire(bad, 500ms));
+    EXPECT_FALSE(permit.lost().stop_requested());
+  }
+  EXPECT_EQ(said("not this one"), 1) << "it is tried again and again, and reported once";
+  EXPECT_EQ(said("cannot be used"), 0) << "PostgreSQL can be used";
+  sql().exec("DROP TRIGGER refuse ON limiter");
+  EXPECT_TRUE(acquire(bad));
+  EXPECT_EQ(said("limiter 'bad': its statements succeed again"), 1);
 }
 
 TEST_F(LimiterPostgres, the_role_with_the_least_rights_can_use_limits_and_not_set_them) {

@@ -28,6 +28,10 @@ bool is_true(const Result& rows, int row, ViewColumn column) {
   return *PQgetvalue(rows.get(), row, static_cast<int>(column)) == 't';
 }
 
+struct LimiterGone {
+  std::string why;
+};
+
 bool writes(const LimiterErrand& errand) {
   return !errand.give_back.empty() || errand.settle || errand.sweep || errand.take > 0 || errand.waiting > 0 ||
          errand.wait_no_more;
@@ -45,7 +49,12 @@ std::vector<Slot> slots_in(const Result& rows) {
 
 LimiterWorker::LimiterWorker(const PostgresSettings& settings, const LimiterPace& pace, std::string holder,
                              std::shared_ptr<spdlog::logger> logger)
-    : settings_(settings), pace_(pace), holder_(std::move(holder)), logger_(std::move(logger)), sql_(settings.schema) {}
+    : settings_(settings),
+      pace_(pace),
+      holder_(std::move(holder)),
+      logger_(std::move(logger)),
+      sql_(settings.schema),
+      troubles_(logger_) {}
 
 void LimiterWorker::start() {
   speaking_ = std::thread([self = shared_from_this()] { self->speak(); });
@@ -142,13 +151,19 @@ Time LimiterWorker::due() {
   Time due = Time::max();
   bool counts = false;  // a process without permits lives, too: its values count
   for (const auto& book : books()) {
-    due = std::min(due, book->due());
+    due = std::min(due, this->due(*book));
     counts = counts || book->known();
   }
-  if (!undeclared_.empty()) due = {};
   if (counts) due = all_anew_ ? Time{} : std::min(due, renewed_at_ + pace_.lease / 4);
   return std::max(due, retry_at_);
 }
+
+Time LimiterWorker::due(const LimiterBook& book) const {
+  const Time due = undeclared_.contains(&book) ? Time{} : book.due();
+  return std::max(due, troubles_.retry_at(book));
+}
+
+bool LimiterWorker::is_renewal_due() const { return all_anew_ || LeaseClock::now() >= renewed_at_ + pace_.lease / 4; }
 
 void LimiterWorker::speak() {
   for (;;) {
@@ -182,9 +197,10 @@ void LimiterWorker::round() {
   try {
     connect();
     const auto now = LeaseClock::now();
-    if (all_anew_ || now >= renewed_at_ + pace_.lease / 4) renew();
+    if (is_renewal_due()) renew();
     for (const auto& book : all) {
-      if (book->due() <= now || undeclared_.contains(book.get())) visit(*book);
+      if (due(*book) <= now) attend(*book);
+      if (is_renewal_due()) renew();  // no limiter costs the others their leases
     }
     answered();
   } catch (const ConnectionLost& lost) {
@@ -198,6 +214,20 @@ void LimiterWorker::round() {
     disconnect();
     failed(code_of(error), error.what());
   }
+}
+
+/// What concerns one limiter ends here. Throws what concerns all.
+void LimiterWorker::attend(LimiterBook& book) {
+  try {
+    visit(book);
+    troubles_.succeeded(book);
+    return;
+  } catch (const StoreFailed& failed) {
+    troubles_.rejected(book, failed.code(), failed.what());
+  } catch (const LimiterGone& gone) {
+    troubles_.rejected(book, Code::limiter_unknown, gone.why);
+  }
+  all_anew_ = true;  // permits that it should have returned
 }
 
 void LimiterWorker::connect() {
@@ -331,9 +361,8 @@ void LimiterWorker::visit(LimiterBook& book) {
   }
   if (PQntuples(kept.back().get()) == 0) {
     book.undone(errand);
-    throw StoreUnavailable(Code::limiter_unknown,
-                           fmt::format("limiter '{}' was deleted from the schema {} while in use; restart the program",
-                                       book.name(), settings_.schema));
+    throw LimiterGone{
+        fmt::format("it was deleted from the schema {} while in use; restart the program", settings_.schema)};
   }
   undeclared_.erase(&book);
   const LimiterView view = read_view(book, kept.back());

@@ -17,6 +17,7 @@
 
 #include "limits/limiter_book.hpp"
 #include "limits/limiter_statements.hpp"
+#include "limits/limiter_troubles.hpp"
 #include "turnstile/code.hpp"
 #include "turnstile/config.hpp"
 #include "wire/pool.hpp"
@@ -48,6 +49,9 @@ class LimiterWorker : public std::enable_shared_from_this<LimiterWorker> {
   void connect();
   void disconnect() noexcept;
   void renew();
+  [[nodiscard]] Time due(const LimiterBook& book) const;
+  [[nodiscard]] bool is_renewal_due() const;
+  void attend(LimiterBook& book);
   void visit(LimiterBook& book);
   void queue_life(Pipeline& pipeline);
   void queue_declaration(Pipeline& pipeline, const LimiterBook& book);
@@ -88,6 +92,7 @@ class LimiterWorker : public std::enable_shared_from_this<LimiterWorker> {
   bool all_anew_ = true;  ///< the database's data about this process is unknown
   /// Whose values the database has lost, in a failover, or because this process was stopped for long.
   std::set<const LimiterBook*> undeclared_;
+  LimiterTroubles troubles_;
   bool away_ = false;
   Time retry_at_{};
   std::chrono::milliseconds backoff_{0};

@@ -8,12 +8,16 @@
 #include "limits/limiter_worker.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/log.hpp"
+#include "wire/text.hpp"
 
 namespace turnstile::postgres {
 
 namespace {
 
 using namespace std::chrono_literals;
+
+/// As over Kafka.
+constexpr std::size_t kLongestLimiterName = 255;
 
 /// The Limiters, its limiters, and through them their permits keep it alive. The last reference stops the worker.
 class Office {
@@ -59,6 +63,13 @@ class PostgresLimiter final : public ports::Limiter {
   const std::shared_ptr<LimiterBook> book_;
 };
 
+/// A name is a key of an index, and PostgreSQL stores only UTF-8 without NUL.
+void check_name(const std::string& name) {
+  if (!name.empty() && name.size() <= kLongestLimiterName && name == printable(name)) return;
+  throw Error(Code::limit_invalid, fmt::format("limiter '{}': a name has 1 to {} bytes of UTF-8, without NUL",
+                                               printable(name.substr(0, 40)), kLongestLimiterName));
+}
+
 class PostgresLimiters final : public ports::Limiters {
  public:
   explicit PostgresLimiters(std::shared_ptr<LimiterWorker> worker)
@@ -72,9 +83,7 @@ class PostgresLimiters final : public ports::Limiters {
       throw Error(Code::limit_invalid, fmt::format("limiter '{}': a limit of {} is too high; it must be at most {}",
                                                    name, limit, kMostPermits));
     }
-    if (name.empty() || name.find('\0') != std::string::npos) {
-      throw Error(Code::limit_invalid, "the name of a limiter must not be empty or have a NUL byte");
-    }
+    check_name(name);
     return std::make_shared<PostgresLimiter>(office_, office_->worker().open(name, limit));
   }
 

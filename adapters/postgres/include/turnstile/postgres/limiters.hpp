@@ -44,9 +44,11 @@ struct LimiterSettings {
 /// Starts two threads, and connects when the first limiter is opened; the database may be unavailable.
 /// `settings.connections` does not count its one connection. When the last permit, limiter or Limiters is released, the
 /// threads end and everything is returned. That takes a round trip, and up to 2 s if the database does not answer.
-/// Limits are 1 to 1,000,000,000. If programs are configured differently, the lowest value of all live processes is in
-/// effect, unless set_limit() was called. A process lives from its first limiter on until it releases the last, or
-/// until its lease ends. If a lower value arrives, no permit is revoked, and none is granted until they fit. If no
+/// Limits are 1 to 1,000,000,000. Limiters::open() throws Error for a name that has not 1 to 255 bytes of UTF-8, or has
+/// a NUL. If PostgreSQL rejects a statement of one limiter, that limiter gets no permits until it succeeds, one log
+/// line names it, and the others go on. If programs are configured differently, the lowest value of all live processes
+/// is in effect, unless set_limit() was called. A process lives from its first limiter on until it releases the last,
+/// or until its lease ends. If a lower value arrives, no permit is revoked, and none is granted until they fit. If no
 /// process lives, the last value stays. A process of a build before migration 23 counts for one hour after that
 /// migration, and for one hour after a start of its own that changes the value. Waiting callers of one process are
 /// served in the order of their requests. Processes share by max-min fairness, and take turns if there are fewer
