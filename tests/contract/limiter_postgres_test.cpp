@@ -259,6 +259,49 @@ TEST_F(LimiterPostgres, a_limiter_whose_statements_fail_does_not_stop_the_others
   EXPECT_EQ(said("limiter 'bad': its statements succeed again"), 1);
 }
 
+TEST_F(LimiterPostgres, a_limiter_that_another_session_has_locked_is_reported_and_the_others_go_on) {
+  PostgresSettings settings = schema_->settings();
+  settings.lock_timeout = 3s;
+  const auto limiters = process(settings, 12s);
+  const auto locked = limiters->open("locked", 1);
+  { ASSERT_TRUE(acquire(locked)); }
+  ASSERT_TRUE(eventually([&] { return rows_held() == "0"; }));
+  Sql other(schema_->url());
+  other.exec("BEGIN");
+  other.exec("SELECT 1 FROM limiter WHERE name = 'locked' FOR UPDATE");
+  Calls delivered;
+  const auto withdraw =
+      locked->acquire_later(1, Priority::normal, [call = delivered.counter()](const Permit&) { call(); });
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(acquire(limiters->open("open-" + std::to_string(i), 1)));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s) << "each waited for the lock";
+  EXPECT_TRUE(
+      eventually([&] { return said("limiter 'locked': it gets no new permits, because another session") == 1; }));
+  EXPECT_EQ(said("code=store_busy"), 1);
+  EXPECT_EQ(delivered.count(), 0);
+  other.exec("COMMIT");
+  EXPECT_TRUE(delivered.wait_for(1));
+  EXPECT_TRUE(eventually([&] { return said("limiter 'locked': its statements succeed again") == 1; }));
+  EXPECT_EQ(said("code=store_busy"), 1);
+}
+
+TEST_F(LimiterPostgres, permits_that_another_session_has_locked_are_reported) {
+  PostgresSettings settings = schema_->settings();
+  settings.lock_timeout = 500ms;
+  const auto limiter = process(settings, 8s)->open("psp", 1);
+  const Permit held = acquire(limiter);
+  ASSERT_TRUE(held);
+  Sql other(schema_->url());
+  other.exec("BEGIN");
+  other.exec("SELECT 1 FROM permit FOR UPDATE");
+  EXPECT_TRUE(eventually([&] { return said("permits are not renewed") == 1; }));
+  other.exec("COMMIT");
+  const auto expires = [&] { return sql().one("SELECT expires_at FROM permit"); };
+  const auto before = expires();
+  EXPECT_TRUE(eventually([&] { return expires() != before; }));
+  EXPECT_EQ(said("code=store_busy"), 1);
+}
+
 TEST_F(LimiterPostgres, the_role_with_the_least_rights_can_use_limits_and_not_set_them) {
   const std::string role = schema_->name() + "_app";
   sql().exec("CREATE ROLE " + role + " LOGIN PASSWORD 'app'");

@@ -21,15 +21,19 @@ class LimiterTroubles {
   [[nodiscard]] Time retry_at(const LimiterBook& book) const;
   /// PostgreSQL rejects a statement of this limiter.
   void rejected(const LimiterBook& book, Code code, std::string_view why);
+  /// A lock that this limiter needs was not free. `sent`: when the statement was sent. It is reported once it has
+  /// lasted for `patience`.
+  void locked_out(const LimiterBook& book, Time sent, std::chrono::milliseconds patience, std::string_view why);
   void succeeded(const LimiterBook& book);
 
  private:
   struct Trouble {
     std::chrono::milliseconds backoff{0};
+    Time since{};
     Time retry_at{};
     bool told = false;
   };
-  Trouble& another(const LimiterBook& book);
+  Trouble& another(const LimiterBook& book, Time since);
 
   const std::shared_ptr<spdlog::logger> logger_;
   std::map<const LimiterBook*, Trouble> all_;

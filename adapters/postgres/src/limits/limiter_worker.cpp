@@ -17,6 +17,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
+/// How long a limiter whose rows are locked may keep the others waiting, each time that it is tried.
+constexpr std::chrono::milliseconds kLockWait = 100ms;
 constexpr std::chrono::milliseconds kFirstBackoff = 50ms, kLastBackoff = 1'000ms;
 /// How long stop() may take, for any behaviour of the database.
 constexpr std::chrono::milliseconds kFarewell = 2'000ms;
@@ -206,10 +208,11 @@ void LimiterWorker::round() {
   } catch (const ConnectionLost& lost) {
     disconnect();
     failed(Code::store_unavailable, "lost the connection: " + describe(lost.last_words));
-  } catch (const StoreBusy&) {
-    // Rolled back, by a deadlock or a lock timeout: repeat it.
+  } catch (const StoreBusy& busy) {
+    // The renewal was rolled back, by a deadlock or a lock timeout: repeat it.
     all_anew_ = true;
     retry_at_ = LeaseClock::now() + pace_.poll;
+    not_renewed(busy.what());
   } catch (const std::exception& error) {
     disconnect();
     failed(code_of(error), error.what());
@@ -218,16 +221,29 @@ void LimiterWorker::round() {
 
 /// What concerns one limiter ends here. Throws what concerns all.
 void LimiterWorker::attend(LimiterBook& book) {
+  const auto sent = LeaseClock::now();
   try {
     visit(book);
     troubles_.succeeded(book);
     return;
   } catch (const StoreFailed& failed) {
     troubles_.rejected(book, failed.code(), failed.what());
+  } catch (const StoreBusy& busy) {
+    troubles_.locked_out(book, sent, settings_.lock_timeout, busy.what());
   } catch (const LimiterGone& gone) {
     troubles_.rejected(book, Code::limiter_unknown, gone.why);
   }
   all_anew_ = true;  // permits that it should have returned
+}
+
+void LimiterWorker::not_renewed(const char* why) {
+  if (told_not_renewed_ || LeaseClock::now() - renewed_at_ < settings_.lock_timeout) return;
+  told_not_renewed_ = true;
+  log_warning(
+      *logger_, Code::store_busy,
+      fmt::format("limiters: another session has locked rows of PostgreSQL's limits, and permits are not renewed. "
+                  "Those that are held end with their leases of {} ms: {}",
+                  pace_.lease.count(), why));
 }
 
 void LimiterWorker::connect() {
@@ -261,15 +277,19 @@ void LimiterWorker::answered() {
   logger_->info("limiters: PostgreSQL answers again, and permits are given again");
 }
 
-/// Runs the statements that `fill` queues as one transaction. Throws ConnectionLost, StoreBusy, StoreUnavailable,
-/// SqlError.
+std::chrono::milliseconds LimiterWorker::longest_lock_wait() const {
+  return std::min(settings_.lock_timeout, pace_.lease / 4);
+}
+
+/// Runs the statements that `fill` queues as one transaction. Without `lock_wait` they lock nothing. Throws
+/// ConnectionLost, StoreBusy, StoreUnavailable.
 template <class Fill>
-std::vector<Result> LimiterWorker::ask(Fill fill, bool writes) {
+std::vector<Result> LimiterWorker::ask(Fill fill, std::optional<std::chrono::milliseconds> lock_wait) {
   Pipeline& pipeline = link_->pipeline;
   pipeline.drop_unsent();
   pipeline.next_transaction();
-  if (writes) {
-    pipeline.arguments().add_int(std::min(settings_.lock_timeout, pace_.lease / 4).count());
+  if (lock_wait) {
+    pipeline.arguments().add_int(lock_wait->count());
     pipeline.add(sql_.lock_timeout, kCaller);
   }
   fill(pipeline);
@@ -309,19 +329,21 @@ void LimiterWorker::renew() {
     asked.emplace_back(book, std::move(slots));
   }
   const auto sent = LeaseClock::now();
-  const auto kept_rows = ask([&](Pipeline& pipeline) {
-    if (all_anew_) pipeline.add(sql_.forget, kCaller);
-    queue_life(pipeline);
-    held.write(pipeline.arguments());
-    pipeline.arguments().add_text(holder_);
-    pipeline.arguments().add_int(micros(pace_.lease));
-    pipeline.add(sql_.renew, kCaller, Pipeline::Keep::text);
-    kept.write(pipeline.arguments());
-    pipeline.arguments().add_text(holder_);
-    pipeline.add(sql_.keep_only, kCaller);
-    pipeline.arguments().add_text(holder_);
-    pipeline.add(sql_.values, kCaller, Pipeline::Keep::text);
-  });
+  const auto kept_rows = ask(
+      [&](Pipeline& pipeline) {
+        if (all_anew_) pipeline.add(sql_.forget, kCaller);
+        queue_life(pipeline);
+        held.write(pipeline.arguments());
+        pipeline.arguments().add_text(holder_);
+        pipeline.arguments().add_int(micros(pace_.lease));
+        pipeline.add(sql_.renew, kCaller, Pipeline::Keep::text);
+        kept.write(pipeline.arguments());
+        pipeline.arguments().add_text(holder_);
+        pipeline.add(sql_.keep_only, kCaller);
+        pipeline.arguments().add_text(holder_);
+        pipeline.add(sql_.values, kCaller, Pipeline::Keep::text);
+      },
+      longest_lock_wait());
   std::set<std::int64_t> declared;
   for (int row = 0; row < PQntuples(kept_rows[1].get()); ++row) declared.insert(number_at(kept_rows[1], row, 0));
   std::map<std::int64_t, std::vector<Slot>> renewed;
@@ -335,6 +357,7 @@ void LimiterWorker::renew() {
     if (!declared.contains(id)) undeclared_.insert(book.get());
   }
   renewed_at_ = sent;
+  told_not_renewed_ = false;
   all_anew_ = false;
 }
 
@@ -354,7 +377,7 @@ void LimiterWorker::visit(LimiterBook& book) {
           pipeline.arguments().add_text(book.name());
           pipeline.add(sql_.view, kCaller, Pipeline::Keep::text);
         },
-        declares || writes(errand));
+        declares || writes(errand) ? std::optional(std::min(longest_lock_wait(), kLockWait)) : std::nullopt);
   } catch (...) {
     book.undone(errand);
     throw;
@@ -420,15 +443,17 @@ void LimiterWorker::leave() noexcept {
   if (!link_ || away_) return;
   try {
     const Holdings nothing;
-    ask([&](Pipeline& pipeline) {
-      nothing.write(pipeline.arguments());
-      pipeline.arguments().add_text(holder_);
-      pipeline.add(sql_.keep_only, kCaller);
-      pipeline.arguments().add_text(holder_);
-      pipeline.add(sql_.leave, kCaller);
-      pipeline.arguments().add_text(holder_);
-      pipeline.add(sql_.end, kCaller);
-    });
+    ask(
+        [&](Pipeline& pipeline) {
+          nothing.write(pipeline.arguments());
+          pipeline.arguments().add_text(holder_);
+          pipeline.add(sql_.keep_only, kCaller);
+          pipeline.arguments().add_text(holder_);
+          pipeline.add(sql_.leave, kCaller);
+          pipeline.arguments().add_text(holder_);
+          pipeline.add(sql_.end, kCaller);
+        },
+        longest_lock_wait());
   } catch (...) {
     // The permits return with their leases.
   }

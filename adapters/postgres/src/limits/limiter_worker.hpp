@@ -61,7 +61,9 @@ class LimiterWorker : public std::enable_shared_from_this<LimiterWorker> {
   void tell_change(const LimiterBook& book, const LimiterView& view);
   void leave() noexcept;
   template <class Fill>
-  std::vector<Result> ask(Fill fill, bool writes = true);
+  std::vector<Result> ask(Fill fill, std::optional<std::chrono::milliseconds> lock_wait);
+  [[nodiscard]] std::chrono::milliseconds longest_lock_wait() const;
+  void not_renewed(const char* why);
   void failed(Code code, const std::string& why);
   void answered();
   void tell_lost(const LimiterBook& book, std::int64_t in_use, const char* why);
@@ -88,7 +90,8 @@ class LimiterWorker : public std::enable_shared_from_this<LimiterWorker> {
 
   // Used only by the querying thread.
   std::unique_ptr<Link> link_;
-  Time renewed_at_{};     ///< when the last renewal was sent
+  Time renewed_at_ = LeaseClock::now();  ///< when the last renewal was sent
+  bool told_not_renewed_ = false;
   bool all_anew_ = true;  ///< the database's data about this process is unknown
   /// Whose values the database has lost, in a failover, or because this process was stopped for long.
   std::set<const LimiterBook*> undeclared_;

@@ -46,7 +46,8 @@ struct LimiterSettings {
 /// threads end and everything is returned. That takes a round trip, and up to 2 s if the database does not answer.
 /// Limits are 1 to 1,000,000,000. Limiters::open() throws Error for a name that has not 1 to 255 bytes of UTF-8, or has
 /// a NUL. If PostgreSQL rejects a statement of one limiter, that limiter gets no permits until it succeeds, one log
-/// line names it, and the others go on. If programs are configured differently, the lowest value of all live processes
+/// line names it, and the others go on. The same applies to a limiter whose row another session has locked for longer
+/// than PostgresSettings::lock_timeout. If programs are configured differently, the lowest value of all live processes
 /// is in effect, unless set_limit() was called. A process lives from its first limiter on until it releases the last,
 /// or until its lease ends. If a lower value arrives, no permit is revoked, and none is granted until they fit. If no
 /// process lives, the last value stays. A process of a build before migration 23 counts for one hour after that
