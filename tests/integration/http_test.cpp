@@ -107,6 +107,19 @@ TEST_F(HttpOnPostgres, a_servers_error_is_rolled_back) {
   EXPECT_THAT(effects(), ElementsAre("paid"));
 }
 
+/// Turnstile's own statement stores the response after it. No outage: the client is not told to come again.
+TEST_F(HttpOnPostgres, an_effect_that_leaves_another_role_has_failed) {
+  int runs = 0;
+  serve([&](const auto& request, auto& response, Context& context) {
+    charge(request, response, context);
+    if (++runs <= 2) context.tx().exec("SELECT set_config('role', 'pg_monitor', true)");
+  });
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(post("k1").status, 500);
+  EXPECT_THAT(effects(), IsEmpty());
+  EXPECT_EQ(post("k1").status, 201);
+  EXPECT_THAT(effects(), ElementsAre("paid"));
+}
+
 TEST_F(HttpOnPostgres, another_body_under_the_same_key_is_refused) {
   serve(charge);
   EXPECT_EQ(post("k1", "10 cents").status, 201);

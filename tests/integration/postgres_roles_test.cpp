@@ -1,12 +1,20 @@
-// The role with the least rights can do all that the store does, and nothing that would undo it.
+// The role with the least rights can do all that the store does, and nothing that would undo it. A handler that leaves
+// another role in its transaction, or makes it read-only, fails its message. A missing right is an outage.
+
+#include <functional>
+#include <pqxx/result>
+#include <pqxx/transaction_base>
 
 #include "tests/integration/postgres_fixture.hpp"
 #include "turnstile/postgres/guards.hpp"
+#include "turnstile/postgres/pqxx.hpp"
 
 namespace turnstile::test {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 class PostgresRoles : public PostgresRoleTest {
  protected:
@@ -82,6 +90,200 @@ TEST_F(PostgresRoles, a_right_taken_away_while_running_stops_the_store_and_not_t
   // In a handler's own statement, the missing right is the handler's problem.
   EXPECT_EQ(sqlstate_of([&] { tx().exec("SELECT * FROM effect"); }), "42501");
   session_->rollback();
+}
+
+const std::string kOtherRole = "SELECT set_config('role', 'pg_monitor', true)";
+const std::string kOwnRole = "SELECT set_config('role', 'none', true)";
+const std::string kReadOnly = "SELECT set_config('transaction_read_only', 'on', true)";
+
+class PostgresChangedRole : public PostgresRoleTest {
+ protected:
+  void publish() {
+    OwnedMessage message;
+    message.topic = "orders";
+    session_->publish(message, MessageId::from("published " + std::to_string(++published_)));
+  }
+  void respond() { session_->respond(MessageId::from("a0"), "body"); }
+  std::string published() { return sql().one("SELECT count(*) FROM outbox"); }
+  /// `second` is the work of the second of two messages. Expects that the second one is named as the one that failed.
+  void expect_failure_of_second(const std::function<void()>& second) {
+    begin("a", 2);
+    tx().exec("INSERT INTO effect (what) VALUES ('first')");
+    try {
+      session_->at_message(1);
+      second();
+      session_->commit();
+      ADD_FAILURE() << "it was committed";
+    } catch (const DeferredSqlError& error) {
+      EXPECT_EQ(error.message_index, 1U);
+      EXPECT_EQ(error.sqlstate, "2D000");
+      EXPECT_THAT(error.what(), HasSubstr("restore the role"));
+      EXPECT_EQ(session_->standing(), ports::Standing::failed);
+    }
+    session_->rollback();
+    EXPECT_THAT(effects(), IsEmpty());
+    EXPECT_EQ(ids(), "0");
+  }
+  void expect_outage(const std::function<void()>& handle) {
+    const std::string message = message_of<StoreUnavailable>([&] {
+      begin("a");
+      handle();
+      session_->commit();
+    });
+    EXPECT_THAT(message, HasSubstr("42501"));
+    session_->rollback();
+  }
+
+  int published_ = 0;
+};
+
+TEST_F(PostgresChangedRole, fails_the_message_that_left_it) {
+  for (const std::string& change :
+       {kOtherRole, kReadOnly, std::string("SELECT set_config('session_authorization', 'pg_monitor', true)")}) {
+    SCOPED_TRACE(change);
+    for (const auto& own :
+         {std::function<void()>([&] { publish(); }), std::function<void()>([&] { respond(); }),
+          std::function<void()>([&] { session_->responses(handler_, std::vector{MessageId::from("b")}); }),
+          std::function<void()>([&] {
+            ports::RetryChanges changes;
+            changes.settled = {{1, 1}};
+            session_->write_retries(changes);
+          }),
+          std::function<void()>([&] {
+            const ports::RetryQuestion question{MessageId::from("a1"), std::nullopt, std::nullopt};
+            session_->retry_turns({&question, 1});
+          })}) {
+      expect_failure_of_second([&] {
+        tx().exec(change);
+        own();
+      });
+      expect_failure_of_second([&] {
+        tx().defer(change);
+        own();
+      });
+      expect_failure_of_second([&] {
+        postgres::native(tx()).exec(change);
+        own();
+      });
+    }
+  }
+}
+
+TEST_F(PostgresChangedRole, is_found_after_other_statements_of_the_handler) {
+  expect_failure_of_second([&] {
+    tx().exec("SELECT set_config('app.tenant', 'somebody', true)");
+    publish();
+    tx().exec("SAVEPOINT mine");
+    tx().exec("SELECT set_config('app.tenant', 'nobody', true)");
+    tx().exec("ROLLBACK TO mine");
+    tx().exec(kOtherRole);
+    publish();
+  });
+  expect_failure_of_second([&] {
+    tx().exec(kOtherRole);
+    tx().exec("SAVEPOINT mine");
+    tx().exec(kOwnRole);
+    publish();
+    tx().exec("ROLLBACK TO mine");
+    publish();
+  });
+  expect_failure_of_second([&] {
+    tx().defer("SELECT set_config('app.tenant', 'somebody', true)");
+    EXPECT_TRUE(session_->undo_message());
+    tx().defer(kOtherRole);
+    publish();
+  });
+  expect_failure_of_second([&] {
+    pqxx::transaction_base& native = postgres::native(tx());
+    session_->responses(handler_, std::vector{MessageId::from("b")});
+    native.exec("SET LOCAL ROLE pg_monitor");
+    publish();
+  });
+}
+
+TEST_F(PostgresChangedRole, is_no_failure_where_the_handler_restores_it) {
+  sql().exec("GRANT INSERT ON effect TO pg_monitor; GRANT USAGE ON SCHEMA " + schema_->name() + " TO pg_monitor");
+  begin("a", 2);
+  tx().exec(kOtherRole);
+  tx().exec("INSERT INTO effect (number, what) VALUES (1, current_user)");
+  tx().exec(kOwnRole);
+  publish();
+  respond();
+  tx().exec("SAVEPOINT mine");
+  tx().exec(kOtherRole);
+  tx().exec("ROLLBACK TO mine");
+  publish();
+  session_->at_message(1);
+  pqxx::transaction_base& native = postgres::native(tx());
+  native.exec("SET LOCAL ROLE pg_monitor");
+  native.exec("RESET ROLE");
+  publish();
+  session_->commit();
+  EXPECT_THAT(effects(), ElementsAre("pg_monitor"));
+  EXPECT_EQ(published(), "3");
+  begin("b");
+  tx().exec(kOtherRole);
+  session_->commit();  // no statement of Turnstile's own follows
+  EXPECT_EQ(ids(), "3");
+}
+
+/// The role in which the URL's connections begin is their own.
+TEST_F(PostgresChangedRole, is_compared_with_the_role_of_the_connection) {
+  app_->grant_from_file();
+  PostgresSettings settings = schema_->settings();
+  settings.url = Secret(with_parameter(settings.url.reveal(), "options", "-c role=" + app_->name()));
+  open(settings);
+  begin("a");
+  EXPECT_EQ(tx().exec("SELECT current_user").at(0, 0), app_->name());
+  tx().exec("SELECT set_config('app.tenant', 'somebody', true)");
+  publish();
+  session_->commit();
+  EXPECT_EQ(published(), "1");
+  begin("b");
+  tx().exec("SELECT set_config('role', 'none', true)");
+  publish();
+  EXPECT_EQ(sqlstate_of([&] { session_->commit(); }), "2D000");
+}
+
+TEST_F(PostgresChangedRole, is_no_reason_where_a_right_was_taken_away) {
+  app_->grant_from_file();
+  open(app_->settings());
+  sql().exec("REVOKE INSERT ON outbox FROM " + app_->name());
+  expect_outage([&] { publish(); });
+  // Such a statement could have changed the role.
+  expect_outage([&] {
+    tx().exec("SELECT pg_sleep(0)");
+    publish();
+  });
+  expect_outage([&] {
+    postgres::native(tx()).exec("SELECT 1");
+    publish();
+  });
+  app_->grant_from_file();
+  begin("a");
+  tx().exec("SELECT pg_sleep(0)");
+  sql().exec("REVOKE USAGE ON SCHEMA " + schema_->name() + " FROM " + app_->name());
+  publish();
+  EXPECT_THAT(message_of<StoreUnavailable>([&] { session_->commit(); }), HasSubstr("42501"));
+  EXPECT_THAT(message_of<StoreUnavailable>([&] { begin("b"); }), HasSubstr("42501"));
+  app_->grant_from_file();
+  begin("b");
+  publish();
+  session_->commit();
+  EXPECT_EQ(published(), "1");
+}
+
+TEST_F(PostgresChangedRole, is_no_reason_where_a_table_of_the_frameworks_refuses) {
+  sql().exec(
+      "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = TG_ARGV[0]; END $$");
+  for (const char* state : {"42501", "25006", "22P02"}) {
+    sql().exec("CREATE TRIGGER refusing BEFORE INSERT ON outbox EXECUTE FUNCTION refuse('" + std::string(state) + "')");
+    begin("a");
+    tx().exec("SELECT pg_sleep(0)");
+    publish();
+    EXPECT_THAT(message_of<StoreUnavailable>([&] { session_->commit(); }), HasSubstr(state));
+    sql().exec("DROP TRIGGER refusing ON outbox");
+  }
 }
 
 }  // namespace

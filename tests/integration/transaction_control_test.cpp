@@ -93,10 +93,11 @@ TEST(EndedTransaction, through_libpqxx_stops_the_consumer_with_the_place_and_the
 /// What the tenth message does becomes a failure of that message, and the other messages keep their effects. `error` is
 /// a part of the error in its dead letter. The full text differs between versions of libpqxx.
 void expect_one_dead(const std::function<void(Context&)>& what, const std::string& error,
-                     const WorldOptions& options = {.partitions = 1}) {
+                     const WorldOptions& options = {.partitions = 1},
+                     const std::string& retry = "retry.attempts = 2\n") {
   World world(options);
   publish_with(world, "mischief");
-  Running consumer(world.config("batch = 20\nretry.attempts = 2\ndead_letter = \"\"\n"), [&](Consumer& app) {
+  Running consumer(world.config("batch = 20\ndead_letter = \"\"\n" + retry), [&](Consumer& app) {
     app.topic(world.topic(), [&](const Message& message, Context& context) {
       make_effect(world.schema(), message, context);
       if (message.text() == "mischief") what(context);
@@ -268,6 +269,83 @@ TEST(RefusedCommit, after_which_the_handler_writes_stops_the_consumer) {
     } | transactional());
   });
   EXPECT_NE(consumer.failure(60s).find("Remove the statement from the handler"), std::string::npos);
+}
+
+void leave(Context& context, const std::string& setting, const std::string& value) {
+  context.tx().exec("SELECT set_config($1, $2, true)", setting, value);
+}
+
+void publish(Context& context) {
+  OwnedMessage message;
+  message.topic = "orders";
+  context.publish(message);
+}
+
+TEST(ChangedRole, before_a_message_is_published_is_the_handlers_failure) {
+  TURNSTILE_NEEDS_SERVERS();
+  for (const auto& [setting, value] : {std::pair{"role", "pg_monitor"}, {"transaction_read_only", "on"}}) {
+    expect_one_dead(
+        [&](Context& context) {
+          leave(context, setting, value);
+          publish(context);
+        },
+        "restore the role");
+  }
+}
+
+/// The message comes back for its second attempt, which ends its row.
+TEST(ChangedRole, of_a_message_that_comes_back_is_the_handlers_failure) {
+  TURNSTILE_NEEDS_SERVERS();
+  expect_one_dead(
+      [](Context& context) {
+        if (context.attempt() == 1) throw std::runtime_error("no charge");
+        leave(context, "role", "pg_monitor");
+      },
+      "restore the role", {.partitions = 1},
+      "retry = { attempts = 2, durable = \"wait\", backoff = \"50ms..50ms\" }\n");
+}
+
+/// The next message is not blamed for it, and no attempt of it counts.
+TEST(ChangedRole, in_a_batch_costs_no_other_message_an_attempt) {
+  TURNSTILE_NEEDS_SERVERS();
+  World world(1);
+  publish_with(world, "mischief");
+  Running consumer(world.config("batch = 20\nretry.attempts = 1\ndead_letter = \"\"\n"), [&](Consumer& app) {
+    app.topic(world.topic(), [&](const Message& message, Context& context) {
+      if (message.text() != "mischief") publish(context);
+      make_effect(world.schema(), message, context);
+      if (message.text() == "mischief") leave(context, "transaction_read_only", "on");
+    } | transactional());
+  });
+  ASSERT_TRUE(eventually([&] { return world.caught_up(); }, 60s)) << consumer.log_text();
+  EXPECT_EQ(consumer.stop(), "");
+  EXPECT_EQ(world.effects().distinct, kMessages) << consumer.log_text();
+  EXPECT_EQ(world.query("SELECT count(*) FROM dead"), "0") << consumer.log_text();
+}
+
+/// The statements of these handlers could have changed their role.
+TEST(RefusedOutbox, is_an_outage_and_no_handlers_failure) {
+  TURNSTILE_NEEDS_SERVERS();
+  World world(1);
+  publish_with(world, "defer");
+  static_cast<void>(world.query(
+      "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no' USING ERRCODE = '42501'; END $$"));
+  static_cast<void>(
+      world.query("CREATE TRIGGER refusing BEFORE INSERT ON outbox FOR EACH ROW EXECUTE FUNCTION refuse()"));
+  Running consumer(world.config("batch = 20\nretry.attempts = 1\ndead_letter = \"\"\n"), [&](Consumer& app) {
+    app.topic(world.topic(), [&](const Message& message, Context& context) {
+      make_effect(world.schema(), message, context);
+      context.tx().exec("SELECT pg_sleep(0)");
+      publish(context);
+    } | transactional());
+  });
+  EXPECT_TRUE(consumer.says("PostgreSQL denies a permission")) << consumer.log_text();
+  EXPECT_EQ(world.query("SELECT count(*) FROM dead"), "0");
+  static_cast<void>(world.query("DROP TRIGGER refusing ON outbox"));
+  ASSERT_TRUE(eventually([&] { return world.caught_up(); }, 60s)) << consumer.log_text();
+  EXPECT_EQ(consumer.stop(), "");
+  EXPECT_EQ(world.effects().distinct, kMessages) << consumer.log_text();
+  EXPECT_EQ(world.query("SELECT count(*) FROM dead"), "0") << consumer.log_text();
 }
 
 TEST(AnotherStore, that_is_unavailable_is_a_failure_of_the_handler_and_no_outage) {

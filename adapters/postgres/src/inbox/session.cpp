@@ -26,9 +26,7 @@ DECLARE turnstile_transaction CURSOR WITH HOLD FOR
 SELECT pg_catalog.concat('Turnstile commits the transaction of a handler: remove COMMIT from the handler')::integer)";
 /// In the text of that error.
 constexpr std::string_view kCommitIsOurs = "Turnstile commits the transaction of a handler";
-/// Its setting ends with the transaction. In another transaction kSameTransaction fails, so that the statements after it
-/// do not run.
-constexpr std::string_view kMarkTransaction = "SELECT pg_catalog.set_config('turnstile.transaction', 'on', true)";
+/// In another transaction than the marked one it fails, so that the statements after it do not run.
 constexpr std::string_view kSameTransaction =
     "SELECT coalesce(pg_catalog.current_setting('turnstile.transaction', true), '')::boolean";
 /// The handler may have closed the cursor by its name.
@@ -159,18 +157,22 @@ void Session::at_message(std::size_t index) {
     enclosed_ = false;
   }
   message_ = index;
+  marked_before_ = marked_;
   if (loan_) message_mark_ = loan_->pipeline.mark();
 }
 
 /// What ran through libpqxx, and savepoints, cannot be taken back.
 bool Session::undo_message() noexcept {
   if (!loan_ || lost_ || ended_ || doom_ || first_failure_ || bridge_ || enclosed_ || aborted()) return false;
-  return loan_->pipeline.drop_since(message_mark_);
+  if (!loan_->pipeline.drop_since(message_mark_)) return false;
+  marked_ = marked_before_;
+  role_checked_ = false;
+  return true;
 }
 
 void Session::guard_commit() {
   if (guarded_) return;
-  loan_->pipeline.add(kMarkTransaction, kCaller);
+  mark_transaction();
   loan_->pipeline.add(kRefuseCommit, kCaller);
   guarded_ = true;
 }
@@ -191,7 +193,8 @@ void Session::throw_failure(const Failure& failure) {
   const ServerError& error = failure.error;
   if (failure.stale_plan) throw StoreBusy(describe(error));
   if (failure.owner == kIdentity && error.sqlstate == "22P02") throw_ended();
-  const bool ours = failure.author == Author::framework;
+  if (failure.author == Author::check && error.sqlstate == "22P02") throw_role_changed(failure.owner);
+  const bool ours = failure.author != Author::handler;
   if (failure.pooler || (ours && is_of_this_server(error.sqlstate))) {
     if (loan_) loan_->connection.condemn();
     shared_->handlers.renew();
@@ -289,12 +292,14 @@ void Session::queue(std::string_view sql, std::span<const Param> params) {
 }
 
 void Session::note_statement(std::string_view sql) {
-  if (touched_ && prepared_) return;
+  role_checked_ = false;
+  if (touched_ && prepared_ && marked_) return;
   if (std::find(plain_.begin(), plain_.end(), sql) != plain_.end()) return;
   if (!ports::may_change_session(sql)) {
     plain_[next_plain_++ % plain_.size()] = sql;
     return;
   }
+  mark_transaction();
   touched_ = true;
   prepared_ = prepared_ || ports::makes_prepared(sql);
 }

@@ -114,6 +114,12 @@ class Session final : public ports::InboxSession, public Transaction {
   /// Makes a COMMIT of the handler fail. Call it before any statement could commit the transaction, or roll back past
   /// this.
   void guard_commit();
+  /// Call it before a statement of a handler can change the role of the transaction, or roll back past this.
+  void mark_transaction();
+  /// Call it before a statement of the framework that comes after statements of handlers. If they have left another
+  /// role in the transaction, or have made it read-only, the current message fails.
+  void check_role();
+  [[noreturn]] static void throw_role_changed(Owner message);
   /// Call it before a savepoint of the current message: it sets the savepoint that encloses them.
   void enclose_savepoints();
   [[nodiscard]] bool aborted() const;
@@ -143,6 +149,9 @@ class Session final : public ports::InboxSession, public Transaction {
   Pipeline::Mark message_mark_;           // where its statements begin
   std::optional<Failure> first_failure_;  // since the transaction was last sound
   std::optional<Failure> doom_;           // of an earlier message: no ROLLBACK TO undoes it
+  bool marked_ = false;                   // it can be recognized, and so can its role
+  bool marked_before_ = false;            // before the current message
+  bool role_checked_ = false;             // since the last statement of a handler
   bool guarded_ = false;                  // against a COMMIT of the handler
   bool enclosed_ = false;                 // a framework's savepoint encloses those of the current message
   bool savepoints_ = false;               // this transaction has had some

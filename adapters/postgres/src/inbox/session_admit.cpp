@@ -98,7 +98,7 @@ void Session::start(const ports::InboxScope& scope) {
   message_ = 0;
   first_failure_.reset();
   doom_.reset();
-  guarded_ = enclosed_ = savepoints_ = touched_ = prepared_ = false;
+  marked_ = marked_before_ = role_checked_ = guarded_ = enclosed_ = savepoints_ = touched_ = prepared_ = false;
   loan_->connection.forget_seen();
   requests_.clear();
   loan_->pipeline.next_transaction();

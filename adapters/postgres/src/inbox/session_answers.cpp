@@ -14,6 +14,7 @@ namespace turnstile::postgres {
 
 void Session::respond(const MessageId& id, std::string_view body) {
   require_open("respond()");
+  check_role();
   if (const auto request = requests_.find(id); request != requests_.end())
     return respond_request(request->second, body);
   ArgumentBlock& to = loan_->pipeline.arguments();
@@ -25,6 +26,7 @@ void Session::respond(const MessageId& id, std::string_view body) {
 
 void Session::publish(const OwnedMessage& message, const MessageId& id) {
   require_open("publish()");
+  check_role();
   const auto& headers = message.headers;
   const auto shard = outbox_shard(message, id);
   const bool scheduled = is_scheduled_now(message);
@@ -43,6 +45,7 @@ void Session::publish(const OwnedMessage& message, const MessageId& id) {
 
 std::vector<Result> Session::run_own(const std::function<void(Pipeline&)>& fill) {
   require_open("run_own()");
+  check_role();
   fill(loan_->pipeline);
   return send_and_read().kept;
 }
@@ -69,6 +72,7 @@ std::vector<bool> Session::settled(HandlerId handler, const std::optional<Fence>
 std::vector<std::optional<std::string>> Session::responses(HandlerId handler, std::span<const MessageId> ids) {
   std::vector<std::optional<std::string>> found(ids.size());
   if (ids.empty()) return found;
+  if (loan_) check_role();
   if (loan_ && !requests_.empty()) return request_responses(ids);
   Result rows;
   if (!loan_) {

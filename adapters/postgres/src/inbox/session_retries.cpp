@@ -134,6 +134,7 @@ std::vector<ports::RetryTurn> Session::retry_turns(std::span<const ports::RetryQ
 void Session::write_retries(const ports::RetryChanges& changes) {
   require_open("write_retries()");
   if (!fenced_) throw Error(Code::api_misused, "write_retries() needs a transaction with a fence");
+  check_role();
   // No structured bindings: lambdas of Clang 14 cannot capture them.
   const auto& taken_back = changes.taken_back;
   const auto& deferred = changes.deferred;

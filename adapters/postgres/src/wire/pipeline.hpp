@@ -29,8 +29,8 @@ inline constexpr Owner kIdentity = kCaller - 1;
 inline constexpr Owner kReset = kCaller - 2;
 inline constexpr bool is_message(Owner owner) noexcept { return owner < kReset; }
 
-/// The author of a statement, and so of its errors.
-enum class Author : std::uint8_t { framework, handler };
+/// The author of a statement, and so of its errors. `check`: the framework, to find out what a handler has done.
+enum class Author : std::uint8_t { framework, handler, check };
 
 struct Failure {
   ServerError error;
