@@ -45,7 +45,8 @@ class Consumer {
   /// by value, or as a shared_ptr).
   /// If it cannot start, it throws ConfigError (wrong or contradictory settings, all at once), SchemaError,
   /// BrokerError, StoreUnavailable, or StoreBusy (a table is locked). A running Consumer throws only if waiting does
-  /// not help: BrokerError, and Halted (unless consumer.when_halted is release). Before it throws, it has let running
+  /// not help: BrokerError, Halted (unless consumer.when_halted is release), and ConfigError (another member of the group
+  /// has the handler in mode leased, and this one in another mode). Before it throws, it has let running
   /// handlers end and has left the group.
   void run();
   /// Ends run(). Any thread and a signal handler may call it. Before run(), it makes run() return at once.

@@ -99,7 +99,8 @@ class PollLoop {
   ///   do not commit.
   /// - TransactionEnded: the handler ended the transaction that it was called in, and nothing was settled. Stop, do not
   ///   commit, and correct the handler.
-  /// - ConfigError, SchemaError: at the first call.
+  /// - ConfigError, SchemaError: at the first call. ConfigError also at the first message of a partition, while the
+  ///   handler has claims of mode leased and this loop another mode. Nothing was decided.
   /// - Stopped: stop() was called. Do not commit.
   ///
   /// After Fenced, drop the message and all later messages of the partition that you hold, and do not commit. If Kafka

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "engine/engine.hpp"
 #include "engine/engine_shared.hpp"
+#include "engine/setup_checks.hpp"
 #include "turnstile/error.hpp"
 
 namespace turnstile::detail {
@@ -83,8 +85,14 @@ std::vector<TopicPartitionOffset> Engine::claim(const std::vector<LanePtr>& lane
     tell_assigned(*lane, claim.fence.epoch);
   };
   try {
-    for (const auto& claim :
-         store_->partitions().claim_partitions(settings_.group, partitions_of(lanes), settings_.lock_timeout)) {
+    const auto claims =
+        store_->partitions().claim_partitions(settings_.group, partitions_of(lanes), settings_.lock_timeout);
+    std::set<const TopicState*> topics;
+    for (const auto& lane : lanes) {
+      if (topics.insert(&lane->topic).second)
+        check_no_claims(*store_, lane->topic.runner.handler(), lane->topic.runner.plan());
+    }
+    for (const auto& claim : claims) {
       try {
         begin(claim);
       } catch (const BrokerError& e) {  // the others may have a leader
@@ -96,6 +104,8 @@ std::vector<TopicPartitionOffset> Engine::claim(const std::vector<LanePtr>& lane
     run_log_->info(std::string("the assigned partitions could not be claimed in the database yet, because another "
                                "session holds a lock; the consumer tries again: ") +
                    e.what());
+  } catch (const ConfigError&) {
+    fatal_ = std::current_exception();
   } catch (const std::exception& e) {
     shared_->scheduler.store_failed(e.what());  // the keeper claims them when the database is available again
   }
@@ -148,6 +158,7 @@ void Engine::take_late_claim(LanePtr lane, const ports::PartitionClaim& claim, K
   if (kind == LateClaim::released) return;  // released in the meantime: its next owner claims it
   if (kind == LateClaim::of_another_history) lane = begin_anew(lane);
   try {
+    check_no_claims(*store_, lane->topic.runner.handler(), lane->topic.runner.plan());
     OwnedPartition place{claim.at, claim.fence, claim.incarnation};
     if (kind == LateClaim::again) {
       begin_again(*lane, place);
@@ -168,6 +179,8 @@ void Engine::take_late_claim(LanePtr lane, const ports::PartitionClaim& claim, K
     run_log_->info(claim.at, "claimed, epoch " + std::to_string(claim.fence.epoch.value) + again);
     tell_assigned(*lane, claim.fence.epoch);
   } catch (const HandlerRenumbered&) {
+    fatal_ = std::current_exception();
+  } catch (const ConfigError&) {
     fatal_ = std::current_exception();
   } catch (const std::exception& e) {
     run_log_->warn(Code::partition_start_unknown, claim.at,

@@ -4,6 +4,7 @@
 
 #include "engine/log_identity.hpp"
 #include "engine/poll_loop_state.hpp"
+#include "engine/setup_checks.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/ports/broker.hpp"
 
@@ -62,9 +63,11 @@ OwnedPartition PollLoopState::place_of(const Message& message, const TopicState&
 /// Call it with the mutex held.
 ports::PartitionClaim PollLoopState::claim(const TopicPartition& at, const TopicState& topic) {
   try {
-    return spec.backends.store->partitions()
-        .claim_partitions(spec.config.group(), {&at, 1}, topic.runner.services().lock_timeout)
-        .front();
+    auto claimed = spec.backends.store->partitions()
+                       .claim_partitions(spec.config.group(), {&at, 1}, topic.runner.services().lock_timeout)
+                       .front();
+    if (topic.needs_store()) check_no_claims(*spec.backends.store, topic.runner.handler(), topic.runner.plan());
+    return claimed;
   } catch (const StoreBusy& e) {
     throw StoreUnavailable(
         Code::store_busy,

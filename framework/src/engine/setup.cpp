@@ -175,7 +175,7 @@ HandlerId register_handler(TopicRunner::Services& services, const TopicPlan& pla
   if (!services.store) return {};
   ports::Store& store = *services.store;
   const HandlerId handler = store.register_handler(plan.handler);
-  if (plan.mode != Mode::leased) check_no_claims(store, handler, plan);
+  check_no_claims(store, handler, plan);
   if (numbers_records(plan.mode)) {
     check_counting_group(store, handler, plan, group);
     return handler;

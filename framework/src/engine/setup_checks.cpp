@@ -65,16 +65,19 @@ void check_first_group(ports::Store& store, HandlerId handler, const std::string
 }
 
 void check_no_claims(ports::Store& store, HandlerId handler, const TopicPlan& plan) {
+  if (plan.mode == Mode::leased) return;
   const ports::ClaimCounts claims = store.claims()->count(handler);
   if (claims.running + claims.in_doubt + claims.parked == 0) return;
   throw ConfigError(
       {"topic '" + plan.topic + "': handler '" + plan.handler +
        "' has claims of mode leased: " + std::to_string(claims.running) + " running, " +
        std::to_string(claims.in_doubt) + " in doubt, " + std::to_string(claims.parked) +
-       " parked. Their messages may have taken effect, and mode " + std::string(word_of(plan.mode)) +
-       " would run them without asking. Set the mode to leased again, stop the producers, and let the consumers run until "
-       "their lag is 0. Decide about what is in doubt or parked (turnstile inbox unpark ID --handler " +
-       plan.handler + " --done, or --rerun), and then change the mode"});
+       " parked. Their messages run, or may have taken effect, and mode " + std::string(word_of(plan.mode)) +
+       " would run them without asking. To change the mode to leased, stop all consumers with another mode before the "
+       "first one starts with leased. To change it from leased, set it to leased again, stop the producers, and let the "
+       "consumers run until their lag is 0. Decide about what is in doubt or parked (turnstile inbox unpark ID "
+       "--handler " +
+       plan.handler + " --done, or --rerun), stop all consumers, and then change the mode"});
 }
 
 std::vector<std::optional<ports::TopicInfo>> check_broker(const ConsumerSpec& spec, const std::vector<TopicPlan>& plans,

@@ -15,8 +15,9 @@ void check_counting_group(ports::Store& store, HandlerId handler, const TopicPla
 /// For a handler without a name of its own. Throws ConfigError if another group keeps ids under the topic's name.
 void check_first_group(ports::Store& store, HandlerId handler, const std::string& topic, const std::string& group);
 
-/// For a mode that makes no claims. Throws ConfigError if messages of the handler may have taken effect under claims that
-/// have not ended: the mode would run them without asking.
+/// Throws ConfigError if the mode is not leased and the handler has claims that have not ended: their messages run, or may
+/// have taken effect, and the mode would run them without asking. A member of mode leased can make claims at any time, but
+/// only in a partition that it owns. So call it at the start and after each claim of partitions.
 void check_no_claims(ports::Store& store, HandlerId handler, const TopicPlan& plan);
 
 /// Missing topics are a problem, and so are ids that are kept too briefly. Returns the broker's description of each

@@ -107,7 +107,7 @@ class Claims {
   virtual std::vector<bool> renew(HandlerId handler, const MessageId& owner, std::chrono::milliseconds lease,
                                   std::span<const HeldClaim> held) = 0;
   /// How many claims of the handler are in which state. Absent: of all handlers. It reads all claims, so call it a few
-  /// times a minute at most.
+  /// times a minute at most, and after a claim of partitions.
   virtual ClaimCounts count(std::optional<HandlerId> handler) = 0;
 };
 

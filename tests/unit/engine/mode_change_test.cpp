@@ -1,0 +1,84 @@
+// A handler gets another mode while it has claims.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/unit/engine/failover_fixture.hpp"
+#include "tests/unit/engine/poll_loop_fixture.hpp"
+
+namespace turnstile::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+const TopicPartition kOnly{"t", 0};
+
+/// A member of mode leased has begun this message, in a partition that it owns.
+void begin_leased(MemoryInbox& store, const std::string& handler, const std::string& id) {
+  const auto claimed = store.partitions().claim_partitions(Config{}.group(), {&kOnly, 1}, 1s).front();
+  const ports::InboxEntry entry{.id = MessageId::from(id), .offset = 2};
+  const auto claims = store.claims()->claim(
+      {.handler = store.register_handler(handler), .fence = claimed.fence, .owner = MessageId::from("member")},
+      {&entry, 1});
+  ASSERT_EQ(claims.front().state, ports::Claim::State::claimed);
+}
+
+/// The consumer has found no claim at its start.
+class ModeChangeWithClaim : public Failover {
+ protected:
+  void get_the_partition_again_while_there_is_a_claim(bool unavailable) {
+    start(handler() | transactional());
+    publish(1);
+    ASSERT_TRUE(eventually([&] { return committed(1); }));
+    begin_leased(*inbox, "t", "m1");
+    inbox->set_unavailable(unavailable);
+    broker->evict(0);
+    publish(1);
+  }
+  void expect_to_end() {
+    const auto ended = [&] {
+      const std::lock_guard lock(mutex);
+      return !failure.empty();
+    };
+    EXPECT_TRUE(eventually(ended)) << log_text();
+    stop();
+    EXPECT_THAT(failure, HasSubstr("handler 't' has claims of mode leased: 1 running"));
+    EXPECT_EQ(all_runs(), (std::vector{1, 0}));
+  }
+};
+
+TEST_F(ModeChangeWithClaim, another_mode_ends_when_it_gets_a_partition) {
+  ASSERT_NO_FATAL_FAILURE(get_the_partition_again_while_there_is_a_claim(false));
+  expect_to_end();
+}
+
+TEST_F(ModeChangeWithClaim, another_mode_ends_when_it_claims_a_partition_late) {
+  ASSERT_NO_FATAL_FAILURE(get_the_partition_again_while_there_is_a_claim(true));
+  EXPECT_TRUE(eventually([&] {
+    return log_text().find("assigned 1 partitions", log_text().find("lost 1")) != std::string::npos;
+  })) << log_text();
+  inbox->set_unavailable(false);
+  expect_to_end();
+}
+
+class PollLoopModeChange : public PollLoopWatermark {};
+
+TEST_F(PollLoopModeChange, another_mode_refuses_a_partition_while_there_is_a_claim) {
+  const auto loop = make_loop(insert() | transactional());
+  EXPECT_EQ(handle(*loop, 0), Settled::done);
+  loop->revoked(at);
+  begin_leased(*inbox, "t", "m2");
+  for (const Offset offset : {1, 2}) {
+    try {
+      handle(*loop, offset);
+      ADD_FAILURE() << offset << " ran";
+    } catch (const ConfigError& e) {
+      EXPECT_THAT(e.what(), HasSubstr("handler 't' has claims of mode leased: 1 running"));
+    }
+  }
+  EXPECT_EQ(inbox->committed().size(), 1U);
+}
+
+}  // namespace
+}  // namespace turnstile::test
