@@ -52,6 +52,7 @@ TEST_P(SequenceKilledAt, loses_nothing_and_repeats_nothing) {
   EXPECT_EQ(victim.wait(60s), -SIGKILL) << "the victim did not come by " << GetParam() << "\n" << world->output();
   Process successor = world.consumer();
   world.expect_all(records);
+  EXPECT_EQ(world->output().find("lower watermark"), std::string::npos) << "a false alarm\n" << world->output();
   successor.signal(SIGTERM);
   EXPECT_EQ(successor.wait(20s), 0);
 }

@@ -113,8 +113,8 @@ class Engine final : private ports::AssignmentListener {
   void watch_over(OwnedPartition& place, const OwnedPartition& before, const ports::PartitionClaim& claim,
                   std::optional<Offset> start, KafkaAnswers& kafka);
   void give_up(const std::vector<LanePtr>& lanes);
-  OwnedPartition place_of(LaneState& lane, const ports::PartitionClaim& claim, KafkaAnswers& kafka);
-  std::optional<Offset> start_of(LaneState& lane, const ports::PartitionClaim& claim, OwnedPartition& place,
+  OwnedPartition place_of(LaneState& lane, ports::PartitionClaim claim, KafkaAnswers& kafka);
+  std::optional<Offset> start_of(LaneState& lane, ports::PartitionClaim& claim, OwnedPartition& place,
                                  KafkaAnswers& kafka);
   void mark_in_doubt(const LaneState& lane, const std::optional<Offset>& committed, Offset start,
                      OwnedPartition& place);

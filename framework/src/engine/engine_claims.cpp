@@ -208,8 +208,8 @@ void Engine::begin_again(LaneState& lane, OwnedPartition& place) {
 /// its watermark did not advance.
 /// If the database went back to a time before its first watermark of the partition, it knows nothing. Then the start is
 /// where the group began to read it or, if this process does not know that, the beginning of the topic. Absent: as
-/// Kafka tells.
-std::optional<Offset> Engine::start_of(LaneState& lane, const ports::PartitionClaim& claim, OwnedPartition& place,
+/// Kafka tells. `claim` gets the watermark that this function writes.
+std::optional<Offset> Engine::start_of(LaneState& lane, ports::PartitionClaim& claim, OwnedPartition& place,
                                        KafkaAnswers& kafka) {
   const TopicState& topic = lane.topic;
   auto done = std::max(claim.watermark, claim.progress);  // absent is the lowest value
@@ -225,6 +225,7 @@ std::optional<Offset> Engine::start_of(LaneState& lane, const ports::PartitionCl
   if (verdict.kind == Kind::forgotten && topic.fails_open() && known.committed && !known.committed_earlier)
     verdict.from = std::max(*known.committed, known.first);
   const auto other = act_on(verdict, topic, place, known);
+  if (place.incarnation != claim.incarnation) claim.watermark = other;
   logs_.settle(claim.at, verdict, place.incarnation, other);
   if (verdict.kind != Kind::same) next_commit_ = {};  // Kafka's offset then names the new log
   if (known.committed && verdict.kind != Kind::recreated) {
@@ -249,6 +250,7 @@ std::optional<Offset> Engine::start_of(LaneState& lane, const ports::PartitionCl
     const ports::WatermarkUpdate update{claim.fence, start};
     if (store_->partitions().advance_watermarks({&update, 1}).front() != ports::WatermarkState::moved)
       throw Fenced(to_string(claim.at) + ": it was claimed by another member meanwhile");
+    claim.watermark = start;
     mark_in_doubt(lane, committed, start, place);
     return start;
   }
@@ -302,7 +304,7 @@ void Engine::mark_in_doubt(const LaneState& lane, const std::optional<Offset>& c
 }
 
 /// Decides where the partition is read from, and collects its data.
-OwnedPartition Engine::place_of(LaneState& lane, const ports::PartitionClaim& claim, KafkaAnswers& kafka) {
+OwnedPartition Engine::place_of(LaneState& lane, ports::PartitionClaim claim, KafkaAnswers& kafka) {
   OwnedPartition place{claim.at, claim.fence, claim.incarnation};
   if (lane.before) expect_same_handler(lane);
   if (logs_.claimed(claim.at, claim.incarnation)) {  // another member has begun another log
@@ -312,7 +314,7 @@ OwnedPartition Engine::place_of(LaneState& lane, const ports::PartitionClaim& cl
   logs_.claimed_under(claim.at, claim.fence);
   lane.start = start_of(lane, claim, place, kafka);
   lane.follows_other_log = false;
-  lane.flushed = place.incarnation == claim.incarnation && claim.watermark ? claim.watermark : lane.start;
+  lane.flushed = claim.watermark;
   lane.topic.runner.find_dead(place, lane.start);
   watch_over(place, lane.place, claim, lane.start, kafka);
   return place;

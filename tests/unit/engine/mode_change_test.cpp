@@ -1,5 +1,7 @@
-// A handler gets another mode while it has claims.
+// A handler gets another mode. What the mode before it has remembered still counts: its claims, and how far it has come
+// in a partition.
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,8 +13,20 @@ namespace turnstile::test {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 const TopicPartition kOnly{"t", 0};
+
+/// A transaction of mode by_offset, of a process that is killed before it writes a watermark: the handler has done the
+/// records below `next`.
+void do_by_offset(MemoryInbox& store, const std::string& handler, Offset next) {
+  const auto claimed = store.partitions().claim_partitions(Config{}.group(), {&kOnly, 1}, 1s).front();
+  const ports::InboxEntry entry{.id = MessageId::from("none"), .offset = next - 1};
+  const auto session = store.open_session();
+  session->begin({.handler = store.register_handler(handler), .fence = claimed.fence, .mode = Mode::by_offset},
+                 {&entry, 1});
+  session->commit();
+}
 
 /// A member of mode leased has begun this message, in a partition that it owns.
 void begin_leased(MemoryInbox& store, const std::string& handler, const std::string& id) {
@@ -24,8 +38,39 @@ void begin_leased(MemoryInbox& store, const std::string& handler, const std::str
   ASSERT_EQ(claims.front().state, ports::Claim::State::claimed);
 }
 
+class ModeChange : public Failover {
+ protected:
+  std::vector<int> runs_from(int first) const {
+    std::vector<int> all(static_cast<std::size_t>(published));
+    std::fill(all.begin() + first, all.end(), 1);
+    return all;
+  }
+  /// Kafka has an offset of the group, and the database no watermark.
+  void commit_three_of_ten() {
+    publish(3);
+    start(handler() | by_offset());
+    ASSERT_TRUE(eventually([&] { return committed(3); }));
+    stop();
+    runs.clear();
+    inbox = std::make_shared<MemoryInbox>();
+    publish(7);
+  }
+};
+
+/// The database has how far the handler has come, Kafka an offset, and nobody has written a watermark.
+TEST_F(ModeChange, a_partition_without_a_watermark_has_lost_none) {
+  commit_three_of_ten();
+  do_by_offset(*inbox, "t", 7);
+  start(handler() | by_offset());
+  ASSERT_TRUE(eventually([&] { return committed(10) && watermark_is(10); })) << log_text();
+  stop();
+  EXPECT_EQ(all_runs(), runs_from(7));
+  EXPECT_THAT(log_text(), Not(HasSubstr("lower watermark")));
+  EXPECT_THAT(log_text(), Not(HasSubstr("went back")));
+}
+
 /// The consumer has found no claim at its start.
-class ModeChangeWithClaim : public Failover {
+class ModeChangeWithClaim : public ModeChange {
  protected:
   void get_the_partition_again_while_there_is_a_claim(bool unavailable) {
     start(handler() | transactional());
