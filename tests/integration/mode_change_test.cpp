@@ -1,4 +1,4 @@
-// A handler gets another mode while its group has members. On the real PostgreSQL and the real
+// A handler gets another mode while its group has members, or after one was killed. On the real PostgreSQL and the real
 // Apache Kafka.
 
 #include <gmock/gmock.h>
@@ -56,6 +56,29 @@ TEST(ModeChange, a_message_that_runs_in_mode_leased_does_not_run_in_another_mode
   leased->open = true;
   leased->open.notify_all();
   EXPECT_TRUE(eventually([&] { return leased->ended == 1; }));
+}
+
+/// The process is killed before its offsets are committed, and before it has written a watermark.
+TEST(ModeChange, records_of_mode_by_offset_take_effect_once_after_a_crash) {
+  TURNSTILE_NEEDS_SERVERS();
+#if !defined(TURNSTILE_FAILPOINTS)
+  GTEST_SKIP() << "this build has no failpoints";
+#endif
+  World world(WorldOptions{.partitions = 3, .session_timeout_ms = 3'000, .handler_timeout = "2s"});
+  world.publish(500);
+  const auto toml = [&](const std::string& mode) {
+    return world.toml("mode = \"" + mode + "\"\nbatch = 20\n", "lock_timeout = \"1s\"\n");
+  };
+  Process victim = world.consumer(toml("by_offset"), {{"TURNSTILE_FAILPOINT", "after-commit:3"}});
+  EXPECT_EQ(victim.wait(60s), -SIGKILL) << world.output();
+  EXPECT_GT(world.effects().rows, 0);
+  Process successor = world.consumer(toml("transactional"));
+  EXPECT_TRUE(eventually([&] { return world.effects().distinct == 500 && world.caught_up(); }, 90s)) << world.output();
+  EXPECT_EQ(world.query("SELECT count(*) - count(DISTINCT (record_partition, record_offset)) FROM effect"), "0")
+      << "a record took effect twice\n"
+      << world.output();
+  successor.signal(SIGTERM);
+  EXPECT_EQ(successor.wait(20s), 0);
 }
 
 }  // namespace

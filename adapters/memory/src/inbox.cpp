@@ -205,7 +205,7 @@ std::vector<ports::PartitionClaim> MemoryInbox::claim_partitions(const std::stri
     claims[i].incarnation = rows[i]->incarnation;
     for (const auto& [whose, row] : state_->progress) {
       if (whose.second != claims[i].fence.slot || row.incarnation != claims[i].incarnation) continue;
-      claims[i].progress = std::max(claims[i].progress.value_or(row.next), row.next);
+      claims[i].progress.push_back({whose.first, row.next});
     }
   }
   return claims;

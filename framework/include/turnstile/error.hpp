@@ -77,7 +77,8 @@ struct Fenced : Error {
 
 /// A PollLoop throws it if the database may have lost commits of a partition: the database was restarted, failed over
 /// or restored. It also throws it if the first message lies above the database's watermark, because the last owner
-/// ended without revoked(). Seek the partition to `from` (see PollLoop on auto.offset.reset), and then call
+/// ended without revoked(), or below what the handler has done in mode by_offset or numbered before it got another mode.
+/// Seek the partition to `from` (see PollLoop on auto.offset.reset), and then call
 /// PollLoop::revoked(). Messages that the database still has are settled as duplicates.
 struct ReadAgain : Error {
   /// `where` is the position to seek to.

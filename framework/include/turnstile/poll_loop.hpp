@@ -89,8 +89,9 @@ class PollLoop {
   /// the same message, for example after StoreUnavailable or ReadAgain. A restarted process counts from 1.
   /// Throws:
   /// - Fenced: another member owns the partition now; see below.
-  /// - ReadAgain: the database may have lost settled messages, including those of earlier processes. Seek the
-  ///   partition, and call revoked(). Until then each message of the partition throws ReadAgain.
+  /// - ReadAgain: the database may have lost settled messages, including those of earlier processes. Or the handler was
+  ///   in mode by_offset or numbered before, and has done this message: `from` then lies above it. Seek the partition,
+  ///   and call revoked(). Until then each message of the partition throws ReadAgain.
   /// - Duplicate: the id has taken effect already, and the policy is raise.
   /// - StoreUnavailable: nothing was decided. Handle the message again. With the code store_busy, a table or a
   /// partition was locked for longer than postgres.lock_timeout.

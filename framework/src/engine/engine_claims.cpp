@@ -212,7 +212,7 @@ void Engine::begin_again(LaneState& lane, OwnedPartition& place) {
 std::optional<Offset> Engine::start_of(LaneState& lane, ports::PartitionClaim& claim, OwnedPartition& place,
                                        KafkaAnswers& kafka) {
   const TopicState& topic = lane.topic;
-  auto done = std::max(claim.watermark, claim.progress);  // absent is the lowest value
+  auto done = std::max(claim.watermark, claim.highest_progress());  // absent is the lowest value
   // The watermark may not have been written since. What took effect is in the store, if that lost no transactions.
   if (lane.place.guard && lane.place.guard->history == claim.fence.history) done = std::max(done, lane.flushed);
   const bool suspect = logs_.suspects(claim.at);
@@ -255,7 +255,7 @@ std::optional<Offset> Engine::start_of(LaneState& lane, ports::PartitionClaim& c
     return start;
   }
   if (!claim.watermark && committed) return not_below(claim.at, *committed, known);
-  if (!claim.watermark) return suspect ? std::optional(known.first) : std::nullopt;
+  if (!claim.watermark) return suspect || topic.done_without_ids(claim) ? std::optional(known.first) : std::nullopt;
   Offset start = committed && (topic.fails_open() || *committed < *claim.watermark) ? *committed : *claim.watermark;
   if (!committed) {
     if (!recreations_known_) {
@@ -313,6 +313,13 @@ OwnedPartition Engine::place_of(LaneState& lane, ports::PartitionClaim claim, Ka
   }
   logs_.claimed_under(claim.at, claim.fence);
   lane.start = start_of(lane, claim, place, kafka);
+  const auto done = place.incarnation == claim.incarnation ? lane.topic.done_without_ids(claim) : std::nullopt;
+  if (done > lane.start) {
+    run_log_->info(claim.at, "starting at offset " + std::to_string(*done) +
+                                 ": the handler has done the records below it in mode by_offset or numbered, which "
+                                 "stores no ids");
+    lane.start = done;
+  }
   lane.follows_other_log = false;
   lane.flushed = claim.watermark;
   lane.topic.runner.find_dead(place, lane.start);

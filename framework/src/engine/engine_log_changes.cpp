@@ -266,7 +266,7 @@ Engine::Leaving Engine::own_to_leave(const LanePtr& lane, bool lost) {
   const bool other_history = place.guard && place.guard->history != claim.fence.history;
   const bool other_log = logs_.claimed(place.at, claim.incarnation);
   logs_.claimed_under(place.at, claim.fence);
-  if (other_history || other_log) one.done = std::max(claim.watermark, claim.progress);
+  if (other_history || other_log) one.done = std::max(claim.watermark, claim.highest_progress());
   place.fence = claim.fence;
   place.incarnation = claim.incarnation;
   return one;

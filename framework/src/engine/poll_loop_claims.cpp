@@ -104,7 +104,8 @@ PollLoopState::Claimed PollLoopState::claim_from(const TopicPartition& at, const
       return {claimed};
     }
     handled[at].incarnation = claimed.incarnation;
-    const auto done = std::max({claimed.watermark, claimed.progress, known.settled});  // absent is the lowest value
+    const auto done =
+        std::max({claimed.watermark, claimed.highest_progress(), known.settled});  // absent is the lowest value
     std::optional<Offset> first;
     if (known.is_other) {
       first = begin_of_another_log(at, topic, known.message, std::nullopt);
@@ -129,7 +130,7 @@ void PollLoopState::begin_incarnation(ports::PartitionClaim& claim, Offset first
   claim.incarnation = spec.backends.store->partitions().begin_incarnation(claim.fence, first, at_least);
   handled[claim.at].incarnation = claim.incarnation;
   claim.watermark = first;
-  claim.progress.reset();
+  claim.progress.clear();
 }
 
 /// Returns where Kafka's log begins and ends, if it is a different log from the log whose messages below `done` are
@@ -233,24 +234,31 @@ void PollLoopState::forget_the_old_log(const TopicPartition& at) {
 /// The caller believes that the messages between the watermark and the first message were settled. The database may
 /// have lost them, together with the process that could have noticed it. If no message lies between them, the same
 /// message comes again after the seek.
+/// A message below TopicState::done_without_ids() must not run: the caller is sent forward.
 void PollLoopState::start_at_the_watermark(const Message& message, const TopicState& topic, const Claimed& claimed) {
   const TopicPartition at{std::string(message.topic()), message.partition()};
   const auto been = gone_back.extract(at);
-  const auto& watermark = claimed.claim.watermark;
-  if (!watermark || *watermark >= message.offset()) return;
-  if (been && been.mapped() == *watermark) return;
-  const Offset from = not_below_the_log(at, *watermark, message.offset());
+  const auto done = topic.done_without_ids(claimed.claim);
+  const auto settled = std::max(claimed.claim.watermark, done);
+  const bool too_early = done > message.offset();
+  if (!settled || (!too_early && *settled >= message.offset())) return;
+  if (been && been.mapped() == *settled && !too_early) return;
+  const Offset from = too_early ? *done : not_below_the_log(at, *settled, message.offset());
   if (from == message.offset()) return;
   read_again[at] = from;
-  gone_back[at] = *watermark;
+  gone_back[at] = *settled;
   const std::string first = to_string(at) + ": the first message has offset " + std::to_string(message.offset());
   const std::string seek = "; seek the partition to offset " + std::to_string(from) + ", and call revoked()";
+  if (too_early)
+    throw ReadAgain(first + ", and the handler has done the records below offset " + std::to_string(from) +
+                        " in mode by_offset or numbered, which stores no ids: they would run again" + seek,
+                    {at, from});
   if (claimed.another_log)
     throw ReadAgain(first + ", and the topic was recreated: it is read from its beginning" + seek, {at, from});
   const auto unsettled = dropped.find(at);
   doubt(at, topic,
         {.below = unsettled == dropped.end() ? message.offset() : std::min(message.offset(), unsettled->second)});
-  throw ReadAgain(first + ", and the database records what was done only below offset " + std::to_string(*watermark) +
+  throw ReadAgain(first + ", and the database records what was done only below offset " + std::to_string(*settled) +
                       ": the last owner ended without releasing the partition, or the database lost its last "
                       "transactions" +
                       seek,
@@ -302,6 +310,7 @@ void PollLoopState::fenced(const OwnedPartition& place, const TopicState& topic,
   const bool is_same_log = !claimed.another_log && !claimed.begun_elsewhere;
   Offset from = *claimed.claim.watermark;
   if (is_same_log) from = std::min(from, known.settled.value_or(known.first));
+  from = std::max(from, topic.done_without_ids(claimed.claim).value_or(from));
   if (is_same_log && known.settled) doubt(place.at, topic, {.below = *known.settled, .own = *known.settled});
   // revoked() releases it. Its progress must not be written then: the database may have lost it.
   progress.erase(place.at);

@@ -4,11 +4,13 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "delivery/topic_runner.hpp"
 #include "engine/unit_cost.hpp"
 #include "turnstile/ports/limiter.hpp"
+#include "turnstile/ports/partitions.hpp"
 
 namespace turnstile::detail {
 
@@ -43,6 +45,11 @@ struct TopicState {
   double commit_ns = 0;        ///< of which COMMIT, with the statements that go out with it
   std::int64_t unclaimed = 0;  ///< messages that ran unclaimed since the outage began
   [[nodiscard]] bool needs_store() const noexcept { return runner.plan().mode != Mode::at_least_once; }
+  /// Up to where the handler has done the partition's records in mode by_offset or numbered, if it has another mode now.
+  /// They have no ids, so they must not be read again. Absent: there are none.
+  [[nodiscard]] std::optional<Offset> done_without_ids(const ports::PartitionClaim& claim) const {
+    return numbers_records(runner.plan().mode) ? std::nullopt : claim.progress_of(runner.handler());
+  }
   [[nodiscard]] bool fails_open() const noexcept { return runner.plan().store_down == StoreDownPolicy::run; }
 };
 

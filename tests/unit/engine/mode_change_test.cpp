@@ -55,7 +55,42 @@ class ModeChange : public Failover {
     inbox = std::make_shared<MemoryInbox>();
     publish(7);
   }
+  void expect_to_run_from(int first) {
+    EXPECT_TRUE(eventually([&] { return committed(10); })) << log_text();
+    stop();
+    EXPECT_EQ(all_runs(), runs_from(first)) << log_text();
+  }
 };
+
+TEST_F(ModeChange, what_mode_by_offset_has_done_does_not_run_again_before_the_first_commit) {
+  publish(10);
+  do_by_offset(*inbox, "t", 7);
+  start(handler() | transactional());
+  expect_to_run_from(7);
+  EXPECT_THAT(log_text(), HasSubstr("starting at offset 7: the handler has done the records below it in mode"));
+}
+
+TEST_F(ModeChange, what_mode_by_offset_has_done_does_not_run_again_after_a_commit) {
+  commit_three_of_ten();
+  do_by_offset(*inbox, "t", 7);
+  start(handler() | transactional());
+  expect_to_run_from(7);
+}
+
+TEST_F(ModeChange, what_mode_by_offset_has_done_does_not_run_again_in_mode_leased) {
+  publish(10);
+  do_by_offset(*inbox, "t", 7);
+  transactions = false;
+  start(handler() | leased());
+  expect_to_run_from(7);
+}
+
+TEST_F(ModeChange, what_another_handler_has_done_runs) {
+  publish(10);
+  do_by_offset(*inbox, "other", 7);
+  start(handler() | transactional());
+  expect_to_run_from(0);
+}
 
 /// The database has how far the handler has come, Kafka an offset, and nobody has written a watermark.
 TEST_F(ModeChange, a_partition_without_a_watermark_has_lost_none) {
@@ -108,6 +143,28 @@ TEST_F(ModeChangeWithClaim, another_mode_ends_when_it_claims_a_partition_late) {
 }
 
 class PollLoopModeChange : public PollLoopWatermark {};
+
+TEST_F(PollLoopModeChange, what_mode_by_offset_has_done_does_not_run_again) {
+  do_by_offset(*inbox, "t", 7);
+  const auto loop = make_loop(insert() | transactional());
+  EXPECT_EQ(read_again(*loop, 2), 7);
+  EXPECT_EQ(read_again(*loop, 3), 7) << "until the caller has gone there";
+  loop->revoked(at);
+  EXPECT_EQ(handle(*loop, 7), Settled::done);
+  EXPECT_EQ(handle(*loop, 8), Settled::done);
+  EXPECT_EQ(inbox->committed().size(), 2U);
+}
+
+TEST_F(PollLoopModeChange, is_sent_back_to_where_mode_by_offset_has_come) {
+  const auto claimed = inbox->partitions().claim_partitions(Config{}.group(), {&at, 1}, 1s).front();
+  const ports::WatermarkUpdate update{claimed.fence, 2};
+  inbox->partitions().advance_watermarks({&update, 1});
+  do_by_offset(*inbox, "t", 7);
+  const auto loop = make_loop(insert() | transactional());
+  EXPECT_EQ(read_again(*loop, 9), 7);
+  loop->revoked(at);
+  EXPECT_EQ(handle(*loop, 7), Settled::done);
+}
 
 TEST_F(PollLoopModeChange, another_mode_refuses_a_partition_while_there_is_a_claim) {
   const auto loop = make_loop(insert() | transactional());

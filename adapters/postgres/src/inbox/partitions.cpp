@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <sstream>
 #include <string>
 #include <utility>
 
@@ -27,6 +28,14 @@ class PostgresPartitions final : public ports::Partitions {
  private:
   const std::shared_ptr<Shared> shared_;
 };
+
+/// The text is pairs of a handler's number and its next offset.
+std::vector<ports::HandlerProgress> progress_in(const std::string& text) {
+  std::vector<ports::HandlerProgress> progress;
+  std::istringstream numbers(text);
+  for (ports::HandlerProgress each; numbers >> each.handler.value >> each.next;) progress.push_back(each);
+  return progress;
+}
 
 std::vector<ports::PartitionClaim> PostgresPartitions::claim_partitions(const std::string& group,
                                                                         std::span<const TopicPartition> partitions,
@@ -54,7 +63,7 @@ std::vector<ports::PartitionClaim> PostgresPartitions::claim_partitions(const st
                    number_at(kept[0], row, 4)};
     claim.incarnation = static_cast<std::int32_t>(number_at(kept[0], row, 5));
     if (!PQgetisnull(kept[0].get(), row, 6)) claim.watermark = number_at(kept[0], row, 6);
-    if (!PQgetisnull(kept[0].get(), row, 7)) claim.progress = number_at(kept[0], row, 7);
+    if (!PQgetisnull(kept[0].get(), row, 7)) claim.progress = progress_in(text_at(kept[0], row, 7));
     claim.is_clean = number_at(kept[0], row, 8) == 1;
     claim.store = shared_->settings.schema + '/' + text_at(kept[0], row, 9);
     claims.push_back(std::move(claim));

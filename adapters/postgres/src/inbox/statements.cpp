@@ -300,7 +300,7 @@ UPDATE @.fence f SET epoch = f.epoch + 1, claimed_at = clock_timestamp() FROM lo
 constexpr std::string_view kClaimed = R"(
 SELECT f.topic, f.partition, f.slot, f.epoch, @history, f.incarnation,
        (SELECT w.watermark FROM @.watermark w WHERE w.slot = f.slot),
-       (SELECT max(p.next_offset) FROM @.progress p WHERE p.slot = f.slot AND p.incarnation = f.incarnation),
+       (SELECT string_agg(p.handler || ' ' || p.next_offset, ' ') FROM @.progress p WHERE p.slot = f.slot AND p.incarnation = f.incarnation),
        (f.epoch = 1 OR f.epoch - 1 IS NOT DISTINCT FROM f.released_epoch)::integer,
        current_database() || '/' || (SELECT extract(epoch FROM min(m.applied_at))::text FROM @.migration m)
   FROM @.fence f JOIN unnest($2::text[], $3::bigint[]) AS t (topic, partition) ON f.topic = t.topic AND f.partition = t.partition

@@ -2,6 +2,7 @@
 // The owner of each partition, and how far the partition is settled. adapters/postgres and adapters/memory implement
 // it; both pass the same contract suite.
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -13,18 +14,38 @@
 
 namespace turnstile::ports {
 
+/// How far a handler has done the numbered records of a partition (modes by_offset and numbered).
+struct HandlerProgress {
+  HandlerId handler;  ///< the handler
+  Offset next = 0;    ///< it has done every record below
+};
+
 /// What the store knows of a partition that was just assigned.
 struct PartitionClaim {
   TopicPartition at;                ///< the partition
   Fence fence;                      ///< with the new epoch, and the history of the store
   std::optional<Offset> watermark;  ///< every message below it is settled in this database
-  /// The highest offset up to which a handler has done its numbered records (modes by_offset and numbered). The
-  /// watermark lags behind it.
-  std::optional<Offset> progress{};
+  /// Of each handler that has done numbered records of this incarnation, also if it has another mode now. The watermark
+  /// lags behind it.
+  std::vector<HandlerProgress> progress{};
   std::int32_t incarnation = 0;  ///< how often the topic was found recreated; part of an `offset` message id
   /// True if the last owner released the partition, or there was none. False if it may have died (see Trials).
   bool is_clean = true;
   std::string store{};  ///< names the store that counts the epoch, equally in all processes
+
+  /// The progress of this handler. Absent: it has done no numbered record.
+  [[nodiscard]] std::optional<Offset> progress_of(HandlerId handler) const {
+    for (const HandlerProgress& each : progress) {
+      if (each.handler == handler) return each.next;
+    }
+    return std::nullopt;
+  }
+  /// The highest progress of all handlers.
+  [[nodiscard]] std::optional<Offset> highest_progress() const {
+    std::optional<Offset> highest;
+    for (const HandlerProgress& each : progress) highest = std::max(highest, std::optional(each.next));
+    return highest;
+  }
 };
 
 /// How far a partition is settled, as its owner reports it.
