@@ -17,7 +17,7 @@ using postgres::migrate_down;
 using postgres::migrate_status;
 using postgres::migrate_up;
 using postgres::Migration;
-using Kind = postgres::MigrationState::Kind;
+using StateKind = postgres::MigrationState::Kind;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -47,11 +47,11 @@ class PostgresMigrations : public EmptySchemaTest {
 
 TEST_F(PostgresMigrations, up_status_and_down) {
   const auto& known = embedded_migration_list();
-  for (const auto& state : migrate_status(settings_, known)) EXPECT_EQ(state.kind, Kind::pending);
+  for (const auto& state : migrate_status(settings_, known)) EXPECT_EQ(state.kind, StateKind::pending);
   EXPECT_EQ(migrate_up(settings_, known).size(), known.size());
   EXPECT_EQ(migrate_up(settings_, known).size(), 0U);
   for (const auto& state : migrate_status(settings_, known)) {
-    EXPECT_EQ(state.kind, Kind::applied);
+    EXPECT_EQ(state.kind, StateKind::applied);
     EXPECT_FALSE(state.applied_at.empty());
   }
   EXPECT_NO_THROW(postgres::open_store(settings_)->check_schema());
@@ -159,7 +159,7 @@ TEST_F(PostgresMigrations, a_newer_schema_is_refused_by_consumers_and_by_migrati
   EXPECT_THAT(schema_error(), AllOf(HasSubstr("newer than this build"), HasSubstr("(more)")));
   EXPECT_THROW(migrate_up(settings_, embedded_migration_list()), SchemaError);
   EXPECT_THROW(migrate_down(settings_, embedded_migration_list(), 1), SchemaError);
-  EXPECT_EQ(migrate_status(settings_, embedded_migration_list()).back().kind, Kind::unknown);
+  EXPECT_EQ(migrate_status(settings_, embedded_migration_list()).back().kind, StateKind::unknown);
   EXPECT_EQ(migrate_down(settings_, with_next(""), 1).size(), 1U);
   EXPECT_NO_THROW(postgres::open_store(settings_)->check_schema());
 }
@@ -174,14 +174,14 @@ TEST_F(PostgresMigrations, a_newer_schema_is_accepted_if_its_migration_states_th
   EXPECT_EQ(migrate_up(settings_, newer).size(), 0U);
   EXPECT_EQ(sql().one("SELECT count(*) FROM migration WHERE number = " + std::to_string(number)), "0");
   EXPECT_NO_THROW(postgres::open_store(settings_)->check_schema());
-  EXPECT_EQ(migrate_status(settings_, known).back().kind, Kind::newer);
+  EXPECT_EQ(migrate_status(settings_, known).back().kind, StateKind::newer);
   EXPECT_EQ(migrate_up(settings_, known).size(), 0U);
   // What this build does not know, it cannot revert.
   EXPECT_THROW(migrate_down(settings_, known, 1), SchemaError);
   sql().exec("UPDATE compatible_migration SET builds_from = number WHERE number = " + std::to_string(number));
   EXPECT_THAT(schema_error(), AllOf(HasSubstr("newer than this build"), HasSubstr("(more)")));
   EXPECT_EQ(migrate_down(settings_, newer, 1).size(), 1U);
-  EXPECT_EQ(migrate_status(settings_, known).back().kind, Kind::applied);
+  EXPECT_EQ(migrate_status(settings_, known).back().kind, StateKind::applied);
 }
 
 // The ledger that a build reads which knows only migrations up to 0011.
@@ -211,7 +211,7 @@ TEST_F(PostgresMigrations, a_changed_file_is_refused_with_its_name) {
   changed[0].checksum[0] = changed[0].checksum[0] == '0' ? '1' : '0';
   EXPECT_THAT(message_of<SchemaError>([&] { migrate_up(settings_, changed); }),
               AllOf(HasSubstr("0001_inbox.up.sql: was changed"), HasSubstr("restore the old text")));
-  EXPECT_EQ(migrate_status(settings_, changed)[0].kind, Kind::changed);
+  EXPECT_EQ(migrate_status(settings_, changed)[0].kind, StateKind::changed);
   sql().exec("UPDATE migration SET checksum = 'another' WHERE number = 1");
   EXPECT_THAT(schema_error(), HasSubstr("0001_inbox.up.sql: was changed"));
 }

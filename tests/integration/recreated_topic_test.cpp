@@ -63,13 +63,13 @@ class Ran {
   std::multiset<std::string> ran_;
 };
 
-struct Kind {
+struct HandlerKind {
   const char* name;
   Pipeline (*over)(Pipeline);
 };
-void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
+void PrintTo(const HandlerKind& kind, std::ostream* out) { *out << kind.name; }
 
-class RecreatedTopics : public ::testing::TestWithParam<Kind> {};
+class RecreatedTopics : public ::testing::TestWithParam<HandlerKind> {};
 
 TEST_P(RecreatedTopics, lose_no_record_under_a_running_consumer) {
   TURNSTILE_NEEDS_SERVERS();
@@ -93,9 +93,10 @@ TEST_P(RecreatedTopics, lose_no_record_under_a_running_consumer) {
 
 INSTANTIATE_TEST_SUITE_P(
     Each, RecreatedTopics,
-    ::testing::Values(Kind{"ids", [](Pipeline p) { return std::move(p) | transactional(); }},
-                      Kind{"offsets", [](Pipeline p) { return std::move(p) | transactional() | id_from("offset"); }},
-                      Kind{"none", [](Pipeline p) { return p; }}),
+    ::testing::Values(HandlerKind{"ids", [](Pipeline p) { return std::move(p) | transactional(); }},
+                      HandlerKind{"offsets",
+                                  [](Pipeline p) { return std::move(p) | transactional() | id_from("offset"); }},
+                      HandlerKind{"none", [](Pipeline p) { return p; }}),
     [](const auto& c) { return std::string(c.param.name); });
 
 /// The partitions are assigned anew while the topic does not exist, so that nobody gets one.

@@ -17,7 +17,7 @@ namespace turnstile::test {
 namespace {
 
 using namespace std::chrono_literals;
-using Kind = ports::BrokerSender::Fate::Kind;
+using FateKind = ports::BrokerSender::Fate::Kind;
 
 /// More than two batches.
 constexpr int kRecords = 3'000;
@@ -59,7 +59,7 @@ void expect_order(const std::vector<OwnedMessage>& records, const std::set<std::
   ASSERT_EQ(fates.size(), records.size());
   std::map<std::string, std::vector<std::string>> wanted;
   for (std::size_t i = 0; i < fates.size(); ++i) {
-    ASSERT_EQ(fates[i].kind, bad.contains(i) ? Kind::refused : Kind::sent) << i << ": " << fates[i].why;
+    ASSERT_EQ(fates[i].kind, bad.contains(i) ? FateKind::refused : FateKind::sent) << i << ": " << fates[i].why;
     if (!bad.contains(i)) wanted[records[i].topic].push_back(*records[i].payload);
   }
   for (const auto& [topic, payloads] : wanted) {
@@ -131,7 +131,7 @@ TEST_F(RefusedBatch, among_records_of_many_keys) {
   for (const std::size_t i : {100U, 1'999U, 3'500U}) records[i].key.reset();
   const auto fates = kafka::open_broker(servers(), nullptr)->open_sender()->send(records);
   for (std::size_t i = 0; i < fates.size(); ++i)
-    ASSERT_EQ(fates[i].kind, records[i].key ? Kind::sent : Kind::refused) << i << ": " << fates[i].why;
+    ASSERT_EQ(fates[i].kind, records[i].key ? FateKind::sent : FateKind::refused) << i << ": " << fates[i].why;
   TopicReader reader(topic);
   ASSERT_TRUE(reader.until([&] { return reader.read.size() >= records.size() - 3; }));
   std::map<std::string, int> last;
