@@ -283,7 +283,9 @@ void publish(Context& context) {
 
 TEST(ChangedRole, before_a_message_is_published_is_the_handlers_failure) {
   TURNSTILE_NEEDS_SERVERS();
-  for (const auto& [setting, value] : {std::pair{"role", "pg_monitor"}, {"transaction_read_only", "on"}}) {
+  for (const auto& change : {std::pair{"role", "pg_monitor"}, {"transaction_read_only", "on"}}) {
+    const auto* const setting = change.first;
+    const auto* const value = change.second;
     expect_one_dead(
         [&](Context& context) {
           leave(context, setting, value);
