@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <atomic>
+#include <climits>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -334,11 +336,16 @@ TEST_F(Retries, each_call_reads_only_the_rows_that_it_needs) {
         "20000");
   };
   const auto pages_of = [&](const std::string& call) {
-    // The first call of a session also reads the catalog.
-    const std::string warm = call.starts_with("end_") ? "" : "SELECT * FROM " + call + ";";
-    const std::string plan = world.query(warm + "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM " + call);
-    const Json root = Json::parse(plan)[0]["Plan"];
-    return root["Shared Hit Blocks"].get<int>() + root["Shared Read Blocks"].get<int>();
+    // The first call of a session also reads the catalog, and so does one after other tests have changed many tables.
+    const bool is_repeatable = !call.starts_with("end_");
+    const std::string warm = is_repeatable ? "SELECT * FROM " + call + ";" : "";
+    int least = INT_MAX;
+    for (int times = is_repeatable ? 3 : 1; times > 0; --times) {
+      const std::string plan = world.query(warm + "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM " + call);
+      const Json root = Json::parse(plan)[0]["Plan"];
+      least = std::min(least, root["Shared Hit Blocks"].get<int>() + root["Shared Read Blocks"].get<int>());
+    }
+    return least;
   };
   fill("CASE WHEN n % 2 = 0 THEN 'infinity' ELSE now() + interval '1 day' + n * interval '1 ms' END");
   const std::string shards = "('{0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15}', ";
