@@ -41,8 +41,8 @@ BEGIN
 
   -- The rows are deleted by ctid, which is fast. It is safe because a row of the inbox never changes. A response is
   -- deleted only after its id. The blocks are read without a join and without LIMIT: otherwise the server may read the
-  -- whole table, or the rows in the order of an index, and the step would leave out those before the last one that it
-  -- deletes. Most rows are younger than the latest `until`.
+  -- rows in the order of an index, and the step would leave out those before the last one that it deletes. Most rows are
+  -- younger than the latest `until`.
   until := least(at.next_block + 128, at.end_block);
   EXECUTE format($q$
     WITH due AS MATERIALIZED (
