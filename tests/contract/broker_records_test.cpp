@@ -122,6 +122,21 @@ TEST_P(BrokerContract, keeps_headers_in_order_repeated_null_and_binary) {
   EXPECT_TRUE(block->messages().front().headers().empty());
 }
 
+TEST_P(BrokerContract, keeps_headers_of_records_of_any_size_apart) {
+  const auto topic = new_topic(1);
+  std::vector<OwnedMessage> sent;
+  for (const std::size_t size : {0, 1, 63, 64, 8'191, 8'192, 70'000})
+    for (const int headers : {0, 1, 100}) {
+      sent.push_back(text(topic, 0, std::string(size, '\0')));
+      sent.back().headers.assign(static_cast<std::size_t>(headers), {"a", "1"});
+    }
+  for (const auto& fate : broker->open_sender()->send(sent))
+    ASSERT_EQ(fate.kind, ports::BrokerSender::Fate::Kind::sent);
+  Reader reader(*broker, {topic});
+  ASSERT_TRUE(reader.until_read(sent.size()));
+  for (std::size_t i = 0; i < sent.size(); ++i) EXPECT_EQ(reader.read[i].headers, sent[i].headers) << i;
+}
+
 TEST_P(BrokerContract, carries_a_record_of_nearly_a_megabyte) {
   const auto topic = new_topic(1);
   const std::string large(1'000'000, 'z');  // with its frame still below the usual message.max.bytes of 1 MiB

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "error_code.hpp"
+#include "record_layout.hpp"
 #include "turnstile/log.hpp"
 
 namespace turnstile::kafka {
@@ -98,6 +99,7 @@ void Client::start(Role role, const Settings& settings) {
       if (auto* events = state_of(opaque).events) events->on_delivered(*record);
     });
   }
+  in_place_ = kafka::leaves_records_in_place(rd_kafka_version()) && setting(settings, "plugin.library.paths").empty();
   std::array<char, 512> why{};
   handle_ =
       rd_kafka_new(role == Role::producer ? RD_KAFKA_PRODUCER : RD_KAFKA_CONSUMER, conf.get(), why.data(), why.size());

@@ -72,6 +72,8 @@ class Client {
   [[nodiscard]] bool has_been_up() const noexcept { return state_->been_up.load(std::memory_order_relaxed); }
   /// Whether no broker answers now.
   [[nodiscard]] bool is_down() const noexcept { return state_->down.load(std::memory_order_relaxed); }
+  /// Whether its records lie where they were received. A plugin may have put others in their place.
+  [[nodiscard]] bool leaves_records_in_place() const noexcept { return in_place_; }
   /// No events from now on. Call it on the thread that polls.
   void forget_events() noexcept { state_->events = nullptr; }
   /// For a client that no thread polls: calls the error callback for its errors so far.
@@ -93,6 +95,7 @@ class Client {
 
   const std::shared_ptr<ClientState> state_;
   rd_kafka_t* handle_ = nullptr;
+  bool in_place_ = false;
   std::mutex used_mutex_;
   std::set<std::string> used_topics_;  ///< for is_first_use()
 };

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "client.hpp"
+#include "record_layout.hpp"
 #include "turnstile/kafka/message.hpp"
 
 namespace turnstile::kafka {
@@ -15,7 +16,7 @@ std::optional<std::string_view> bytes(const void* data, std::size_t size) {
   return std::string_view(static_cast<const char*>(data), size);
 }
 
-Message view_of(const rd_kafka_message_t& record, std::string_view topic) {
+Message view_of(const rd_kafka_message_t& record, std::string_view topic, const RecordHeaders& headers) {
   rd_kafka_timestamp_type_t kind{};
   const auto ms = rd_kafka_message_timestamp(&record, &kind);
   Message::Fields fields;
@@ -25,7 +26,7 @@ Message view_of(const rd_kafka_message_t& record, std::string_view topic) {
   fields.timestamp = Timestamp{std::chrono::milliseconds{kind == RD_KAFKA_TIMESTAMP_NOT_AVAILABLE || ms < 0 ? 0 : ms}};
   fields.key = bytes(record.key, record.key_len);
   fields.payload = bytes(record.payload, record.len);
-  return {fields, RecordHeaders::instance(), &record};
+  return {fields, headers, &record};
 }
 
 /// librdkafka parses a record's headers at the first call and stores them in the record, without a lock. Two workers can
@@ -35,29 +36,34 @@ std::mutex& lock_of(const void* record) {
   return locks[(reinterpret_cast<std::uintptr_t>(record) >> 7) % locks.size()];  // a record has more than 128 bytes
 }
 
-const rd_kafka_headers_t* headers_of(const void* record) {
-  rd_kafka_headers_t* headers = nullptr;
-  if (!record) return nullptr;
-  const std::lock_guard lock(lock_of(record));
-  if (rd_kafka_message_headers(static_cast<const rd_kafka_message_t*>(record), &headers) != RD_KAFKA_RESP_ERR_NO_ERROR)
-    return nullptr;
-  return headers;
-}
-
 }  // namespace
 
 Message view(const rd_kafka_message_s* record) {
-  return view_of(*record, record->rkt ? rd_kafka_topic_name(record->rkt) : std::string_view{});
+  return view_of(*record, record->rkt ? rd_kafka_topic_name(record->rkt) : std::string_view{}, RecordHeaders::of_any());
 }
 
-const RecordHeaders& RecordHeaders::instance() {
-  static const RecordHeaders reader;
+const RecordHeaders& RecordHeaders::of_any() {
+  static const RecordHeaders reader{false};
   return reader;
+}
+
+const RecordHeaders& RecordHeaders::in_place() {
+  static const RecordHeaders reader{true};
+  return reader;
+}
+
+const rd_kafka_headers_t* RecordHeaders::of(const void* record) const {
+  if (!record) return nullptr;
+  const auto& fetched = *static_cast<const rd_kafka_message_t*>(record);
+  if (in_place_ && certainly_without_headers(fetched.payload, fetched.len)) return nullptr;
+  rd_kafka_headers_t* headers = nullptr;
+  const std::lock_guard lock(lock_of(record));
+  return rd_kafka_message_headers(&fetched, &headers) == RD_KAFKA_RESP_ERR_NO_ERROR ? headers : nullptr;
 }
 
 std::vector<HeaderView> RecordHeaders::all(const void* record) const {
   std::vector<HeaderView> found;
-  const auto* headers = headers_of(record);
+  const auto* headers = of(record);
   if (!headers) return found;
   found.reserve(rd_kafka_header_cnt(headers));
   const char* name = nullptr;
@@ -70,7 +76,7 @@ std::vector<HeaderView> RecordHeaders::all(const void* record) const {
 
 HeaderReader::Found RecordHeaders::find(const void* record, std::string_view name) const {
   Found found;
-  const auto* headers = headers_of(record);
+  const auto* headers = of(record);
   if (!headers) return found;
   const char* here = nullptr;
   const void* value = nullptr;
@@ -88,7 +94,8 @@ RecordBlock::RecordBlock(std::shared_ptr<Client> client, std::span<rd_kafka_mess
     : client_(std::move(client)) {
   views_.reserve(records.size());
   const std::string_view topic = records.empty() ? "" : rd_kafka_topic_name(records.front()->rkt);
-  for (const auto* record : records) views_.push_back(view_of(*record, topic));
+  const auto& headers = client_->leaves_records_in_place() ? RecordHeaders::in_place() : RecordHeaders::of_any();
+  for (const auto* record : records) views_.push_back(view_of(*record, topic, headers));
 }
 
 RecordBlock::~RecordBlock() {

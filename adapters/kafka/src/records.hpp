@@ -19,7 +19,16 @@ class RecordHeaders final : public HeaderReader {
  public:
   std::vector<HeaderView> all(const void* record) const override;
   Found find(const void* record, std::string_view name) const override;
-  static const RecordHeaders& instance();
+  /// For records of any origin.
+  static const RecordHeaders& of_any();
+  /// For records that lie where librdkafka received them (record_layout.hpp).
+  static const RecordHeaders& in_place();
+
+ private:
+  explicit RecordHeaders(bool in_place) noexcept : in_place_(in_place) {}
+  [[nodiscard]] const rd_kafka_headers_t* of(const void* record) const;
+
+  bool in_place_;
 };
 
 /// Owns the records, and keeps their client alive.
