@@ -14,7 +14,7 @@
 namespace turnstile {
 namespace {
 
-const std::filesystem::path kRoot{TURNSTILE_SOURCE_DIR};
+const std::filesystem::path kRepository{TURNSTILE_SOURCE_DIR};
 
 std::set<std::string> all_of(const std::string& text, const std::regex& pattern) {
   std::set<std::string> found;
@@ -25,9 +25,9 @@ std::set<std::string> all_of(const std::string& text, const std::regex& pattern)
 /// Those of the tables in docs/operations/monitoring.md, which a test compares with the metrics of the code, and those that
 /// turnstile audit writes.
 std::set<std::string> documented() {
-  auto names = all_of(
-      test::read_file(kRoot / "docs/operations/monitoring.md") + test::read_file(kRoot / "docs/operations/audit.md"),
-      std::regex("`(turnstile_[a-z_]+)[{`]"));
+  auto names = all_of(test::read_file(kRepository / "docs/operations/monitoring.md") +
+                          test::read_file(kRepository / "docs/operations/audit.md"),
+                      std::regex("`(turnstile_[a-z_]+)[{`]"));
   for (const std::string& name : std::set(names)) {
     if (!name.ends_with("_seconds") && !name.ends_with("_messages")) continue;
     for (const char* suffix : {"_bucket", "_sum", "_count"}) names.insert(name + suffix);
@@ -39,16 +39,16 @@ TEST(Alerts, name_metrics_that_exist) {
   const auto known = documented();
   ASSERT_GT(known.size(), 30U);
   for (const char* file : {"compose/prometheus/alerts.yml", "compose/grafana/dashboards/turnstile.json"}) {
-    const auto used = all_of(test::read_file(kRoot / file), std::regex("\\b(turnstile_[a-z_]*[a-z])\\b"));
+    const auto used = all_of(test::read_file(kRepository / file), std::regex("\\b(turnstile_[a-z_]*[a-z])\\b"));
     EXPECT_GT(used.size(), 10U) << file;
     for (const auto& name : used) EXPECT_TRUE(known.contains(name)) << file << ": " << name;
   }
 }
 
 TEST(Alerts, have_an_entry_each) {
-  const YAML::Node rules = YAML::LoadFile((kRoot / "compose/prometheus/alerts.yml").string());
+  const YAML::Node rules = YAML::LoadFile((kRepository / "compose/prometheus/alerts.yml").string());
   const auto entries =
-      all_of(test::read_file(kRoot / "docs/operations/alerts.md"), std::regex("\\n### ([A-Za-z]+)\\n"));
+      all_of(test::read_file(kRepository / "docs/operations/alerts.md"), std::regex("\\n### ([A-Za-z]+)\\n"));
   std::set<std::string> alerts;
   for (const auto& group : rules["groups"]) {
     for (const auto& rule : group["rules"]) {
