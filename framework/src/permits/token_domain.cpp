@@ -43,7 +43,8 @@ DomainMember::DomainMember(std::unique_ptr<ports::TokenLog> log, const TokenSett
       log_(std::move(log)),
       snapshots_(*log_, run_log_, settings.snapshot_every),
       reports_(*log_, run_log_, settings),
-      member_(member_settings(settings, environment_, log_->name())) {
+      member_(member_settings(settings, environment_, log_->name())),
+      loss_(std::make_shared<LossWatch>(environment_.clock)) {
   state_ = snapshots_.newest(first);
   log_->seek(state_.last + 1);
   if (state_.part > 0) return;
@@ -61,6 +62,7 @@ void DomainMember::detach() { wake_up_->detach(); }
 
 void DomainMember::start() {
   attach();
+  loss_->start();
   thread_ = std::thread([self = shared_from_this()] { self->run(); });
 }
 
@@ -78,6 +80,7 @@ void DomainMember::stop() {
   // The caller may run on this very thread: a callback can drop the last reference.
   if (thread_.get_id() == std::this_thread::get_id()) thread_.detach();
   else thread_.join();
+  loss_->stop();
 }
 
 // --- the thread ------------------------------------------------------------------------------------------------------
@@ -116,7 +119,7 @@ Micros DomainMember::due() const {
   const std::lock_guard lock(mutex_);
   const Micros tick = std::max(member_.next_tick(), write_again_at_);
   Micros due = !behind_.empty() ? begin_anew_at_ : same_log_.is_silent(now()) ? last_step_ + kLook : tick;
-  for (const Micros deadline : {deadline_, reserve_deadline_}) {
+  for (const Micros deadline : {loss_->held_until(), reserve_deadline_}) {
     if (deadline != 0) due = std::min(due, deadline);
   }
   return due;
@@ -222,6 +225,7 @@ std::vector<tokens::Order> DomainMember::pump(Micros now) {
   if (std::exchange(limiters_changed_, false)) {
     pools_.clear();
     for (const auto& [name, named] : limiters_) pools_.push_back({.name = name, .pool = named.pool});
+    loss_->watch(pools_);
   }
   for (const auto& [name, pool, limit, admits] : pools_) {
     member_.given_back(name, pool->surrendered());
@@ -257,7 +261,6 @@ void DomainMember::carry_out(std::vector<tokens::Order> orders) {
     orders = pump(now());
   }
   Micros open_until = 0, held_until = 0, reserve_until = 0;
-  bool cancel = false;
   {
     const std::lock_guard lock(mutex_);
     const bool knows = member_.phase() == tokens::Member::Phase::joined && member_.open_until() > now();
@@ -271,10 +274,8 @@ void DomainMember::carry_out(std::vector<tokens::Order> orders) {
       admits = holding != nullptr && holding->outlives_fence;
     }
     open_until = std::min(member_.open_until(), last_step_ + kFresh);
-    if (member_.open_until() > acted_on_) deadline_ = std::max(deadline_, member_.open_until());
-    held_until = deadline_;
-    cancel = deadline_ != 0 && now() >= deadline_;
-    if (cancel) acted_on_ = std::exchange(deadline_, 0);
+    loss_->extend(member_.open_until());
+    held_until = loss_->held_until();
     if (reserve_deadline_ != 0 && now() >= reserve_deadline_) reserve_deadline_ = 0;
   }
   for (const auto& [name, pool, limit, admits] : pools_) {
@@ -282,9 +283,10 @@ void DomainMember::carry_out(std::vector<tokens::Order> orders) {
     pool->admit(admits);
     if (held_until != 0) pool->held_until(held_until);
     pool->open_until(open_until);
-    if (cancel) pool->cancel();
     pool->reserve_until(reserve_until);
   }
+  loss_->reserve_until(reserve_until > now() ? reserve_until : 0);
+  loss_->look();
 }
 
 void DomainMember::report(Micros now, bool state_changed) {

@@ -15,6 +15,7 @@
 #include "permits/domain_reports.hpp"
 #include "permits/domain_snapshots.hpp"
 #include "permits/limit_changes.hpp"
+#include "permits/loss_watch.hpp"
 #include "permits/named_limiter.hpp"
 #include "permits/part_openings.hpp"
 #include "permits/permits_view.hpp"
@@ -133,17 +134,16 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   LimitChanges changes_;
   std::optional<tokens::Opened> to_open_;  ///< what opens this part
   PartOpenings openings_;
-  tokens::Position moved_until_ = tokens::kNowhere;  ///< as on_moved() was told
-  tokens::Position first_end_ = 0;                   ///< of the log, at the start
+  tokens::Position moved_until_ = tokens::kNowhere, first_end_ = 0;  ///< as on_moved() was told; of the log, at first
   std::function<void()> on_moved_, on_halted_;
   tokens::Micros open_at_ = 0, last_step_ = 0, write_again_at_ = 0, write_delay_ = 0, begin_anew_at_ = 0;
-  std::uint64_t epochs_ = 0;                            ///< how often writing failed, and a new epoch began
-  std::string behind_;                                  ///< why it must begin anew from a snapshot; empty: no need
-  tokens::Micros deadline_ = 0, reserve_deadline_ = 0;  ///< the last ones of this member; 0 after they were acted on
-  tokens::Micros acted_on_ = 0;                         ///< the last deadline_ that was acted on
-  bool obeyed_ = true;                                  ///< the records that were read have reached the pools
-  std::string halt_requested_;                          ///< why; empty: it was not
-  std::vector<MemberPool> pools_;                       ///< the thread's copy of limiters_
+  std::uint64_t epochs_ = 0;             ///< how often writing failed, and a new epoch began
+  std::string behind_;                   ///< why it must begin anew from a snapshot; empty: no need
+  tokens::Micros reserve_deadline_ = 0;  ///< the last one of this member; 0 after it was acted on
+  bool obeyed_ = true;                   ///< the records that were read have reached the pools
+  std::string halt_requested_;           ///< why; empty: it was not
+  std::vector<MemberPool> pools_;        ///< the thread's copy of limiters_
+  const std::shared_ptr<LossWatch> loss_;
   std::thread thread_;
 };
 

@@ -70,6 +70,7 @@ bool DomainMember::let_move() {
   }
   if (limiters_changed_) {
     std::erase_if(pools_, [&](const MemberPool& known) { return moved_.contains(known.name); });
+    loss_->watch(pools_);
     changed_.notify_all();
   }
   return is_news || !moved_.empty();
