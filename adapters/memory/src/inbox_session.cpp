@@ -234,6 +234,10 @@ void MemorySession::commit() {
       end(*fault == CommitFault::in_doubt_committed);
       lock.lock();
       if (fault == CommitFault::in_doubt_elsewhere) state_->ids.insert(ids.begin(), ids.end());
+      if (fault == CommitFault::in_doubt_outage) {
+        ++state_->outages;
+        state_->unavailable = true;
+      }
       throw CommitInDoubt("the answer to COMMIT was lost by the test");
     }
     end(true);

@@ -39,9 +39,9 @@ std::vector<Items> split(const Items& items, const UnitItem* culprit) {
   return {Items(items.begin(), middle), Items(middle, items.end())};
 }
 
-void run_isolating(Unit& unit, Verdicts& verdicts, Items all, const Attempt& attempt) {
+void run_isolating(Unit& unit, Verdicts& verdicts, std::vector<Items> parts, const Attempt& attempt) {
   std::vector<Piece> stack;
-  stack.push_back({std::move(all)});
+  for (auto part = parts.rbegin(); part != parts.rend(); ++part) stack.push_back({std::move(*part)});
   while (!stack.empty()) {
     Piece piece = std::move(stack.back());
     stack.pop_back();

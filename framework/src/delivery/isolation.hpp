@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "delivery/failure.hpp"
 #include "delivery/verdicts.hpp"
@@ -13,8 +14,9 @@ namespace turnstile::detail {
 /// items their verdicts itself.
 using Attempt = std::function<std::optional<Failure>(const Items&)>;
 
-/// Gives each item its verdict, or ends the unit.
-void run_isolating(Unit& unit, Verdicts& verdicts, Items items, const Attempt& attempt);
+/// Runs the items of each part together, one part after the other. Gives each item its verdict, or ends the unit.
+/// `parts`: in ascending order; they may be empty.
+void run_isolating(Unit& unit, Verdicts& verdicts, std::vector<Items> parts, const Attempt& attempt);
 
 /// Three parts: the items before the culprit, the culprit, and the items after it. Two halves if the culprit is
 /// unknown.

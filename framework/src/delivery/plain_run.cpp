@@ -19,7 +19,7 @@ void PlainRun::run(Unit& unit) {
 
 void PlainRun::run_items(const Items& items) {
   if (!unit_.plan().fingerprint && !unit_.topic().pipeline.one_at_a_time)
-    return run_isolating(unit_, verdicts_, items, [this](const Items& piece) { return run_together(piece); });
+    return run_isolating(unit_, verdicts_, {items}, [this](const Items& piece) { return run_together(piece); });
   // One measurement for all: reading the clock twice for each message would cost more than a short handler.
   const Timed timed(unit_.result().counts.handler_time);
   for (UnitItem* const item : items) {

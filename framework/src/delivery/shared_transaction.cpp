@@ -39,11 +39,12 @@ class SharedTransaction {
     // A record that came back for a stored retry must not share a transaction with another record of its message.
     const bool is_any_back =
         std::any_of(all_.begin(), all_.end(), [](const UnitItem* item) { return item->back.has_value(); });
-    if (parts_.size() < 2 || is_any_back) return false;
+    if (parts_.size() < 2 || is_any_back || must_any_run_alone()) return false;
     for (Part& part : parts_) part.run.prepare(part.items);
     const auto failure = transact();
     if (!failure) return true;
     session().rollback();
+    if (failure->kind == Kind::unavailable && failure->by_handler) count_lost(*failure);
     return is_over(*failure);
   }
 
@@ -126,8 +127,12 @@ class SharedTransaction {
         left = failure;
         continue;
       }
-      if (failure) part.run.unit().end(UnitResult::End::store_unavailable, failure->why);
-      else part.run.verdicts().committed(part.items);
+      if (failure) {
+        part.run.count_tries(part.items);
+        part.run.unit().end(UnitResult::End::store_unavailable, failure->why);
+      } else {
+        part.run.verdicts().committed(part.items);
+      }
       part.items.clear();
     }
     return left;
@@ -150,6 +155,22 @@ class SharedTransaction {
       case Kind::fenced: return false;
     }
     return false;
+  }
+
+  [[nodiscard]] bool must_any_run_alone() const {
+    return std::any_of(parts_.begin(), parts_.end(), [](const Part& part) {
+      return std::any_of(part.items.begin(), part.items.end(),
+                         [&](const UnitItem* item) { return part.run.must_run_alone(*item); });
+    });
+  }
+
+  /// If a message has brought the store down, no part can run by itself now, and count it.
+  void count_lost(const Failure& failure) {
+    if (running_ == nullptr) {
+      for (Part& part : parts_) part.run.count_tries(part.items);
+    } else {
+      running_->run.count_tries(failure.culprit != nullptr ? Items{failure.culprit} : running_->items);
+    }
   }
 
   void count_reruns() {
@@ -179,7 +200,7 @@ class SharedTransaction {
 
   std::deque<Part> parts_;  // not empty while one of the functions above runs
   Items all_;               // in the order of the parts
-  const Part* running_ = nullptr;
+  Part* running_ = nullptr;
 };
 
 }  // namespace

@@ -71,6 +71,13 @@ int TopicMemory::count_busy(const OwnedPartition& place, Offset offset) {
   return count;
 }
 
+int TopicMemory::busy_tries(const OwnedPartition& place, Offset offset) const {
+  if (busy_count_.load(std::memory_order_relaxed) == 0) return 0;
+  const std::lock_guard lock(mutex_);
+  const auto found = busy_.find({place.at.partition, offset});
+  return found == busy_.end() ? 0 : found->second;
+}
+
 void TopicMemory::forget_busy(const OwnedPartition& place, Offset offset) {
   if (busy_count_.load(std::memory_order_relaxed) == 0) return;
   const std::lock_guard lock(mutex_);

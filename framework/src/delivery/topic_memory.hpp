@@ -42,6 +42,8 @@ class TopicMemory {
   /// Counts that the database was busy for the message's handler or for the commit. Returns how often in a row it was
   /// busy.
   int count_busy(const OwnedPartition& place, Offset offset);
+  /// How often in a row it was busy.
+  [[nodiscard]] int busy_tries(const OwnedPartition& place, Offset offset) const;
   void forget_busy(const OwnedPartition& place, Offset offset);
 
   /// Mode leased: messages that took effect, and whose results could not be recorded.

@@ -51,8 +51,21 @@ void TransactionalRun::run(Unit& unit) {
 
 Items TransactionalRun::admit() { return detail::admit(unit_, verdicts_); }
 
+/// If a message brings the store down, what follows it in its unit cannot run. So its last failure in a transaction with
+/// others cannot isolate it: it is alone from its next unit on.
 void TransactionalRun::run_apart(Items items) {
-  run_isolating(unit_, verdicts_, std::move(items), [this](const Items& some) { return attempt(some); });
+  std::vector<Items> parts(1);
+  for (UnitItem* const item : items) {
+    const bool alone = must_run_alone(*item);
+    if (alone) parts.emplace_back();
+    parts.back().push_back(item);
+    if (alone) parts.emplace_back();
+  }
+  run_isolating(unit_, verdicts_, std::move(parts), [this](const Items& some) { return attempt(some); });
+}
+
+bool TransactionalRun::must_run_alone(const UnitItem& item) const {
+  return unit_.memory().busy_tries(unit_.place(), item.offset()) >= kMostBusy;
 }
 
 void TransactionalRun::prepare(const Items& items) {
@@ -261,19 +274,25 @@ std::optional<Failure> TransactionalRun::decide_doubt(const Items& items, const 
   if (auto failure = guarded([&] {
         const auto settled = session().settled(unit_.topic().handler, unit_.place().fence, ids);
         all = std::all_of(settled.begin(), settled.end(), [](bool there) { return there; });
-      }))
+      })) {
+    failure->by_handler = true;  // the COMMIT may have brought the store down
     return failure;
+  }
   run_log.info(unit_.place().at, unit_.plan().handler, items.front()->offset(),
                all ? "commit in doubt: it was committed" : "commit in doubt: it was not committed; running it again");
   return all ? std::nullopt : std::optional(lost);
 }
 
+int TransactionalRun::count_tries(const Items& items) {
+  int most = 0;
+  for (const UnitItem* item : items) most = std::max(most, unit_.memory().count_busy(unit_.place(), item->offset()));
+  return most;
+}
+
 /// Counts that the handler's statements or the commit were busy, or lost their connection. The kMostBusy-th time in a
 /// row is a failure.
 Failure TransactionalRun::count_busy(const Items& items, Failure failure) {
-  const Items blamed = failure.culprit != nullptr ? Items{failure.culprit} : items;
-  for (const UnitItem* item : blamed)
-    failure.busy_tries = std::max(failure.busy_tries, unit_.memory().count_busy(unit_.place(), item->offset()));
+  failure.busy_tries = count_tries(failure.culprit != nullptr ? Items{failure.culprit} : items);
   if (failure.busy_tries >= kMostBusy) {
     return {
         .culprit = failure.culprit,

@@ -48,6 +48,10 @@ class TransactionalRun {
   void ring(const Items& items, bool committed);
   /// The answer to COMMIT was lost. Absent: it was committed.
   std::optional<Failure> decide_doubt(const Items& items, const std::string& why);
+  /// Counts that these items were busy, or lost their connection. Returns how often in a row.
+  int count_tries(const Items& items);
+  /// Whether the item has been busy, or lost its connection, so often that it must not share a transaction.
+  [[nodiscard]] bool must_run_alone(const UnitItem& item) const;
   [[nodiscard]] Unit& unit() const noexcept { return unit_; }
   [[nodiscard]] Verdicts& verdicts() noexcept { return verdicts_; }
 

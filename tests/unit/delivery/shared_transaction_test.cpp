@@ -308,6 +308,34 @@ TEST(SharedTransaction, all_wait_for_a_store_that_is_away) {
   EXPECT_EQ(partitions.unsettled(), 0U);
 }
 
+TEST(SharedTransaction, a_message_that_brings_the_store_down_each_time_fails_and_no_other) {
+  for (const bool at_commit : {false, true}) {
+    Partitions partitions(kThree, [&](const Message& message, Context& context) {
+      if (name_of(message) == "1:0") context.tx().exec("crash");
+      context.tx().exec(kInsert, name_of(message));
+    });
+    MemoryInbox* const inbox = partitions.world.inbox.get();
+    inbox->on_statement([&](const auto& statement) -> std::optional<Rows> {
+      if (statement.sql != "crash") return std::nullopt;
+      if (at_commit) {
+        inbox->fail_next_commit(CommitFault::in_doubt_outage);
+        return Rows{};
+      }
+      inbox->set_unavailable(true);
+      throw StoreUnavailable("server closed the connection unexpectedly");
+    });
+    for (int round = 0; partitions.unsettled() > 0 && round < 1'000; ++round) {
+      inbox->set_unavailable(false);
+      partitions.run();
+    }
+    EXPECT_EQ(partitions.unsettled(), 0U) << at_commit;
+    ASSERT_EQ(inbox->dead().size(), 1U) << at_commit;
+    EXPECT_EQ(inbox->dead()[0].record.partition, 1);
+    EXPECT_EQ(inbox->dead()[0].attempts, 3);
+    EXPECT_EQ(partitions.effects().size(), 4U) << at_commit;
+  }
+}
+
 TEST(SharedTransaction, a_dead_letter_before_the_handler_is_of_its_message_only) {
   Plans plans = kThree;
   plans[0][0].act = Act::no_id;

@@ -40,7 +40,7 @@ Pipeline handler_of(const std::vector<Planned>& plan, bool spans) {
   return acting(act, spans);
 }
 
-/// Drives lane and runner until all is settled; false when it never is.
+/// Drives lane and runner until all is settled; false when it never is. The store is there again in each round.
 bool drive(RunnerFixture& world, const std::vector<Planned>& plan, Order order, std::size_t batch) {
   Lane lane(order);
   lane.add(std::make_unique<OneBlock>(plan));
@@ -49,6 +49,7 @@ bool drive(RunnerFixture& world, const std::vector<Planned>& plan, Order order, 
   SteadyTime now{};
   for (int round = 0; lane.unsettled() > 0 && round < 10'000; ++round) {
     now += std::chrono::seconds(10);
+    world.inbox->set_unavailable(false);
     std::vector<Work> works;
     lane.hand_out(batch, now, works);
     const auto result = world.runner->run(works, world.place, session.get(), watch);
@@ -180,6 +181,32 @@ TEST(TopicRunner, a_statement_that_always_loses_its_connection_fails_its_message
     EXPECT_GE(lost, 3 * 10 + 1) << deferred;
     EXPECT_LE(lost, 3 * 10 + 4) << deferred;
     EXPECT_NE(five.world.inbox->dead()[0].error.find("57P01"), std::string::npos);
+  }
+}
+
+TEST(TopicRunner, a_message_that_brings_the_store_down_each_time_fails_and_no_other) {
+  enum class At { statement, deferred_statement, commit };
+  for (const At at : {At::statement, At::deferred_statement, At::commit}) {
+    OfFive five([&](Context& context) {
+      if (at == At::statement) context.tx().exec("crash");
+      else if (at == At::deferred_statement) context.defer("crash");
+      else context.tx().exec("crash at commit");
+    });
+    int crashes = 0;
+    five.world.inbox->on_statement([&](const auto& statement) -> std::optional<Rows> {
+      if (!statement.sql.starts_with("crash")) return std::nullopt;
+      ++crashes;
+      if (statement.sql == "crash at commit") {
+        five.world.inbox->fail_next_commit(CommitFault::in_doubt_outage);
+        return Rows{};
+      }
+      five.world.inbox->set_unavailable(true);
+      throw StoreUnavailable("server closed the connection unexpectedly");
+    });
+    EXPECT_TRUE(drive(five.world, five.plan, Order::partition, 5)) << static_cast<int>(at);
+    five.expect_one_dead();
+    EXPECT_GE(crashes, 3 * 10) << static_cast<int>(at);
+    EXPECT_LE(crashes, 3 * 10 + 12) << static_cast<int>(at);
   }
 }
 

@@ -37,6 +37,7 @@ enum class CommitFault {
   in_doubt_committed,  ///< CommitInDoubt, and it was committed
   in_doubt_lost,       ///< CommitInDoubt, and it was not
   in_doubt_elsewhere,  ///< CommitInDoubt, and it was not; then copies of its new messages took effect elsewhere
+  in_doubt_outage,     ///< CommitInDoubt, and it was not; the store is unavailable from then on, see set_unavailable()
 };
 
 /// Thread-safe. Sessions may outlive it.
