@@ -241,7 +241,7 @@ void Engine::on_revoked(std::span<const TopicPartition> partitions, bool lost) {
   for (const auto& lane : shared_->scheduler.lanes()) {
     if (std::find(partitions.begin(), partitions.end(), lane->place.at) != partitions.end()) lanes.push_back(lane);
   }
-  release(lanes, lost);
+  release_in_rebalance(lanes, lost);
   run_log_->info((lost ? "lost " : "revoked ") + std::to_string(partitions.size()) + " partitions");
   if (at_work_) count_partitions(partitions_ - std::min(partitions_, partitions.size()));
   for (const auto& at : partitions) {

@@ -81,7 +81,6 @@ class Engine final : private ports::AssignmentListener {
   void take_late_claim(LanePtr lane, const ports::PartitionClaim& claim, KafkaAnswers& kafka);
   LanePtr begin_anew(const LanePtr& lane);
   void begin_again(LaneState& lane, OwnedPartition& place);
-  void expect_same_handler(const LaneState& lane);
   // For logs that differ from the log that was read (engine_log_changes.cpp).
   void doubt(const LanePtr& lane);
   bool has_offset_now(const TopicPartition& at);
@@ -116,8 +115,8 @@ class Engine final : private ports::AssignmentListener {
   OwnedPartition place_of(LaneState& lane, ports::PartitionClaim claim, KafkaAnswers& kafka);
   std::optional<Offset> start_of(LaneState& lane, ports::PartitionClaim& claim, OwnedPartition& place,
                                  KafkaAnswers& kafka);
-  void mark_in_doubt(const LaneState& lane, const std::optional<Offset>& committed, Offset start,
-                     OwnedPartition& place);
+  void release_in_rebalance(const std::vector<LanePtr>& lanes, bool lost);
+  void go_on_without_store(const std::vector<LanePtr>& lanes, KafkaAnswers& kafka);
 
   const EngineSettings settings_;
   std::shared_ptr<ports::Store> store_;
@@ -133,8 +132,9 @@ class Engine final : private ports::AssignmentListener {
   SteadyTime next_commit_{};
   LeaseClock::time_point next_log_check_{};  ///< when to ask for the group's offsets of all partitions
   LogIdentity logs_;
-  bool recreations_known_ = true;    ///< Kafka has answered the last look_for_recreated_topics()
-  std::vector<LanePtr> other_logs_;  ///< lanes for which Kafka has another log
+  bool recreations_known_ = true;                  ///< Kafka has answered the last look_for_recreated_topics()
+  std::map<TopicPartition, OwnedPartition> kept_;  ///< released in the current rebalance, see go_on_without_store()
+  std::vector<LanePtr> other_logs_;                ///< lanes for which Kafka has another log
   SteadyTime next_other_logs_{};
   std::exception_ptr fatal_;        ///< nothing may continue: run() ends with it
   SteadyTime look_again_{};         ///< when to check again whether it can continue

@@ -26,6 +26,27 @@ struct HandlerRenumbered : Error {
   explicit HandlerRenumbered(const std::string& message) : Error(Code::store_rewound, message) {}
 };
 
+/// A database that went back to an earlier time may have lost a handler's name. It may then have assigned its number to
+/// another handler.
+void expect_same_handler(ports::Store& store, const LaneState& lane) {
+  const TopicRunner& runner = lane.topic.runner;
+  const HandlerId now = store.register_handler(runner.plan().handler);
+  if (now == runner.handler()) return;
+  throw HandlerRenumbered("handler '" + runner.plan().handler + "' of topic '" + runner.plan().topic +
+                          "': its number in the database was " + std::to_string(runner.handler().value) + " and is " +
+                          std::to_string(now.value) +
+                          " since the database went back to an earlier time. The consumer stops; start it again");
+}
+
+/// Mode leased: the messages that are read again were settled before. Either the lane before this one settled them or,
+/// below Kafka's offset, the group did.
+void mark_in_doubt(const LaneState& lane, const std::optional<Offset>& committed, Offset start, OwnedPartition& place) {
+  if (lane.topic.runner.plan().mode != Mode::leased || lane.topic.fails_open()) return;
+  SettledOffsets settled = lane.before ? lane.before->settled : SettledOffsets{};
+  settled.add(SettledOffsets{committed.value_or(0), {}});
+  if (settled.any_from(start)) place.in_doubt = std::make_shared<const SettledOffsets>(std::move(settled));
+}
+
 }  // namespace
 
 std::vector<TopicPartitionOffset> Engine::on_assigned(std::span<const TopicPartition> partitions) {
@@ -42,6 +63,7 @@ std::vector<TopicPartitionOffset> Engine::on_assigned(std::span<const TopicParti
   run_log_->info("assigned " + std::to_string(partitions.size()) + " partitions");
   count_partitions(partitions_ + partitions.size());
   auto starts = claim(claiming);
+  kept_.clear();                    // what was not assigned again has another owner
   limiters_->wait_until_claimed();  // no message of them has been read yet
   reporter_->assigned(partitions_);
   return starts;
@@ -108,6 +130,7 @@ std::vector<TopicPartitionOffset> Engine::claim(const std::vector<LanePtr>& lane
     fatal_ = std::current_exception();
   } catch (const std::exception& e) {
     shared_->scheduler.store_failed(e.what());  // the keeper claims them when the database is available again
+    go_on_without_store(lanes, kafka);
   }
   shared_->scheduler.locked([&] {
     for (const auto& lane : lanes) lane->claim_at = {};
@@ -293,20 +316,10 @@ std::optional<Offset> Engine::start_of(LaneState& lane, ports::PartitionClaim& c
   return start;
 }
 
-/// Mode leased: the messages that are read again were settled before. Either the lane before this one settled them or,
-/// below Kafka's offset, the group did.
-void Engine::mark_in_doubt(const LaneState& lane, const std::optional<Offset>& committed, Offset start,
-                           OwnedPartition& place) {
-  if (lane.topic.runner.plan().mode != Mode::leased || lane.topic.fails_open()) return;
-  SettledOffsets settled = lane.before ? lane.before->settled : SettledOffsets{};
-  settled.add(SettledOffsets{committed.value_or(0), {}});
-  if (settled.any_from(start)) place.in_doubt = std::make_shared<const SettledOffsets>(std::move(settled));
-}
-
 /// Decides where the partition is read from, and collects its data.
 OwnedPartition Engine::place_of(LaneState& lane, ports::PartitionClaim claim, KafkaAnswers& kafka) {
   OwnedPartition place{claim.at, claim.fence, claim.incarnation};
-  if (lane.before) expect_same_handler(lane);
+  if (lane.before) expect_same_handler(*store_, lane);
   if (logs_.claimed(claim.at, claim.incarnation)) {  // another member has begun another log
     lane.before.reset();
     lane.flushed.reset();
@@ -367,18 +380,6 @@ void Engine::guard(const std::vector<LanePtr>& lanes) {
         "topics in mode at_least_once continue without the database, so messages that kill their process are not found: " +
         std::string(e.what()));
   }
-}
-
-/// A database that went back to an earlier time may have lost a handler's name. It may then have assigned its number to
-/// another handler.
-void Engine::expect_same_handler(const LaneState& lane) {
-  const TopicRunner& runner = lane.topic.runner;
-  const HandlerId now = store_->register_handler(runner.plan().handler);
-  if (now == runner.handler()) return;
-  throw HandlerRenumbered("handler '" + runner.plan().handler + "' of topic '" + runner.plan().topic +
-                          "': its number in the database was " + std::to_string(runner.handler().value) + " and is " +
-                          std::to_string(now.value) +
-                          " since the database went back to an earlier time. The consumer stops; start it again");
 }
 
 /// The database has another history than when the partition was claimed (a restart, a failover to a replica, a backup),

@@ -17,7 +17,7 @@ using std::chrono::steady_clock;
 constexpr milliseconds kKafkaWait{1'000};
 /// After a question to PostgreSQL it rests for this many times as long as the answer took, so that a table with
 /// millions of rows is counted less often.
-constexpr int kRestFactor = 50;
+constexpr int kRoundRestFactor = 50;
 /// Until the next question to a PostgreSQL that did not answer.
 constexpr milliseconds kAskAgain{2'000};
 
@@ -81,7 +81,7 @@ void StatusReporter::step() {
     const auto took = steady_clock::now() - now;
     ask_store_at_ = steady_clock::now() + (store_is_silent_ ? kAskAgain
                                                             : std::max<steady_clock::duration>(
-                                                                  settings_.ask_store_every, kRestFactor * took));
+                                                                  settings_.ask_store_every, kRoundRestFactor * took));
   }
   if (settings_.observers.empty()) return;
   if (asks_kafka || asks_store) status = board_.look();
