@@ -225,6 +225,28 @@ TEST_P(OnceContract, what_is_published_goes_with_the_effect) {
   EXPECT_THAT(outbox->waiting(outbox->keep_shards("relay", 30s), 10), SizeIs(1));
 }
 
+/// once() does not see what runs under a claim, nor what may have taken effect there.
+TEST_P(OnceContract, a_handler_of_mode_leased_is_refused) {
+  const auto claims = store().claims();
+  const ports::InboxEntry entry{.id = MessageId::from("r1")};
+  const ports::ClaimScope scope{
+      .handler = store().register_handler("ship"), .fence = fence_, .owner = MessageId::from("consumer")};
+  const auto claim = claims->claim(scope, {&entry, 1}).at(0);
+  ASSERT_EQ(claim.state, ports::Claim::State::claimed);
+  const auto session = store().open_session();
+  session->begin(this->scope(fence_), {});
+  EXPECT_THROW(inbox().once("ship", "r1", nothing), Error) << "it runs";
+  EXPECT_THROW(inbox().once(session->transaction(), "ship", "r1", nothing), Error);
+  EXPECT_THROW(inbox().record("ship", "r2"), Error) << "the handler has another mode, whatever the id";
+  session->rollback();
+  EXPECT_EQ(inbox().check("ship", "r1"), std::nullopt) << "looking is no run";
+  EXPECT_EQ(inbox().once("charge", "r1", effect("beside", "")).kind, ran) << "another handler has claims of its own";
+
+  const ports::ClaimEnd end{.claim = {entry.id, claim.fence}};
+  EXPECT_THAT(claims->end(scope.handler, scope.owner, {&end, 1}), ElementsAre(true));
+  EXPECT_EQ(inbox().once("ship", "r1", nothing).kind, repeated) << "it is done, and no claim is left";
+}
+
 // --- in the caller's transaction ---
 
 TEST_P(OnceContract, within_a_transaction_its_owner_decides) {

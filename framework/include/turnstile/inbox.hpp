@@ -71,6 +71,8 @@ class Inbox {
   /// exception passes through and nothing is stored.
   /// Throws StoreUnavailable (the result is unknown; call again with the same id), SqlError, and ResponseTooLarge.
   /// Throws Error if the id or the handler's name is empty; the other functions that take an id do the same.
+  /// Throws Error if a topic in mode leased uses the handler: once() and record() do not see what runs there, and look for
+  /// its claims at the first call with a handler, and every 30 s.
   Once once(std::string_view handler, std::string_view id, const Effect& effect, const OnceOptions& options = {});
   /// Runs the effect within the caller's transaction: a handler's ctx.tx(), or postgres::borrow() of a libpqxx
   /// transaction. The caller commits it, and must roll it back after an exception.
@@ -96,10 +98,12 @@ class Inbox {
 
  private:
   HandlerId id_of(std::string_view handler);
+  HandlerId id_without_claims(std::string_view handler);
 
   std::shared_ptr<ports::Store> store_;
   std::shared_mutex mutex_;
   std::map<std::string, HandlerId, std::less<>> handlers_;
+  std::map<HandlerId, std::chrono::steady_clock::time_point> looked_for_claims_;  ///< when, without finding any
 };
 
 }  // namespace turnstile

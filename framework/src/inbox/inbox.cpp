@@ -16,6 +16,8 @@ using Clock = std::chrono::steady_clock;
 
 /// A shorter lock_timeout would also fail short waits for the table itself, which are not caused by a concurrent call.
 constexpr std::chrono::milliseconds kShortestWait{50};
+/// Claims are counted this often for a handler, because the count reads all of them.
+constexpr std::chrono::seconds kLookForClaims{30};
 
 /// Puts what an effect replies and publishes into its transaction.
 class Outlet final : public Outgoing {
@@ -70,8 +72,8 @@ ports::InboxEntry entry_of(std::string_view handler, std::string_view id, const 
 }  // namespace
 
 Once Inbox::once(std::string_view handler, std::string_view id, const Effect& effect, const OnceOptions& options) {
-  const HandlerId number = id_of(handler);
   const ports::InboxEntry entry = entry_of(handler, id, options);
+  const HandlerId number = id_without_claims(handler);
   const auto deadline = Clock::now() + options.wait;
   for (;;) {
     // Most repeats find their id done: that takes one statement and no transaction.
@@ -103,8 +105,8 @@ Once Inbox::once(std::string_view handler, std::string_view id, const Effect& ef
 
 Once Inbox::once(Transaction& transaction, std::string_view handler, std::string_view id, const Effect& effect,
                  const OnceOptions& options) {
-  const HandlerId number = id_of(handler);
   const ports::InboxEntry entry = entry_of(handler, id, options);
+  const HandlerId number = id_without_claims(handler);
   const auto session = store_->join(transaction);
   const ports::Admission admission = session->begin({.handler = number}, {&entry, 1}).at(0);
   if (admission == ports::Admission::mismatch) return {Once::Kind::mismatch, std::nullopt};
@@ -159,6 +161,29 @@ HandlerId Inbox::id_of(std::string_view handler) {
   const HandlerId id = store_->register_handler(std::string(handler));
   const std::unique_lock lock(mutex_);
   return handlers_.try_emplace(std::string(handler), id).first->second;
+}
+
+/// A claim of mode leased is no id of the inbox, so what runs under it, or may have taken effect, would run again.
+HandlerId Inbox::id_without_claims(std::string_view handler) {
+  const HandlerId id = id_of(handler);
+  const auto now = Clock::now();
+  {
+    const std::shared_lock lock(mutex_);
+    const auto looked = looked_for_claims_.find(id);
+    if (looked != looked_for_claims_.end() && now < looked->second + kLookForClaims) return id;
+  }
+  const ports::ClaimCounts claims = store_->claims()->count(id);
+  if (claims.running + claims.in_doubt + claims.parked > 0) {
+    throw Error(
+        Code::api_misused,
+        "handler '" + std::string(handler) + "' has claims of mode leased: " + std::to_string(claims.running) +
+            " running, " + std::to_string(claims.in_doubt) + " in doubt, " + std::to_string(claims.parked) +
+            " parked. once() and record() do not look at single claims, so an effect could happen twice; nothing "
+            "was run. Give them a handler name that no topic in mode leased has");
+  }
+  const std::unique_lock lock(mutex_);
+  looked_for_claims_.insert_or_assign(id, now);
+  return id;
 }
 
 }  // namespace turnstile
