@@ -37,8 +37,8 @@ struct MockBroker::State {
   Handle handle = new_handle();
   Cluster cluster{rd_kafka_mock_cluster_new(handle.get(), 1)};
 
-  void refuse(std::int16_t api, rd_kafka_resp_err_t code) const {
-    const std::vector<rd_kafka_resp_err_t> errors(1'000, code);  // each request uses one
+  void refuse(std::int16_t api, rd_kafka_resp_err_t code, std::size_t requests) const {
+    const std::vector<rd_kafka_resp_err_t> errors(requests, code);  // each request uses one
     rd_kafka_mock_push_request_errors_array(cluster.get(), api, errors.size(), errors.data());
   }
 };
@@ -66,13 +66,19 @@ void MockBroker::create_topic(const std::string& name, std::int32_t partitions) 
     throw broker_error(code, "", {bootstrap_servers(), {}, name});
 }
 
-void MockBroker::refuse_produce() { state_->refuse(kProduceApi, RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED); }
+void MockBroker::refuse_produce() {
+  state_->refuse(kProduceApi, RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, kManyRequests);
+}
 
-void MockBroker::time_out_produce() { state_->refuse(kProduceApi, RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT); }
+void MockBroker::time_out_produce(std::size_t requests) {
+  state_->refuse(kProduceApi, RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT, requests);
+}
 
 void MockBroker::allow_produce() { rd_kafka_mock_clear_request_errors(state_->cluster.get(), kProduceApi); }
 
-void MockBroker::refuse_members() { state_->refuse(kJoinGroupApi, RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED); }
+void MockBroker::refuse_members() {
+  state_->refuse(kJoinGroupApi, RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED, kManyRequests);
+}
 
 void MockBroker::allow_members() { rd_kafka_mock_clear_request_errors(state_->cluster.get(), kJoinGroupApi); }
 

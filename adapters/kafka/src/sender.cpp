@@ -123,8 +123,8 @@ std::vector<ports::BrokerSender::Fate> KafkaSender::send(std::span<const OwnedMe
   }
   bool unknown = false;
   for (Fate& fate : fates_) {
+    if (unknown && fate.kind != Fate::Kind::unknown) fate = Fate{};
     unknown = unknown || fate.kind == Fate::Kind::unknown;
-    if (unknown) fate = Fate{};
   }
   return std::move(fates_);
 }
@@ -224,7 +224,13 @@ void KafkaSender::on_delivered(const rd_kafka_message_t& record) noexcept try {
   const auto i = static_cast<std::size_t>(fate - fates_.data());
   --owed_;
   Fate its = fate_of(record.err, records_[i].topic);
-  if (its.kind == Fate::Kind::refused) refused_.push_back(i);
+  if (its.kind == Fate::Kind::refused) {
+    // An earlier request that was not answered may have stored it (hazard: refused-repeat).
+    if (rd_kafka_message_status(&record) != RD_KAFKA_MSG_STATUS_NOT_PERSISTED)
+      its = {Fate::Kind::unknown,
+             its.why + " The broker did not answer an earlier request, and may have stored the record."};
+    else refused_.push_back(i);
+  }
   *fate = std::move(its);
 } catch (...) {  // no memory for the text: the fate stays unknown
 }

@@ -157,9 +157,13 @@ class BrokerSender {
   struct Fate {
     /// The kind of result.
     enum class Kind : std::uint8_t {
-      sent,     ///< all in-sync replicas have it
-      refused,  ///< it will never be accepted (too large, no such topic, no right to write); `why` tells what to do
-      unknown,  ///< given up by cancel(), or because the sender ended: send it again
+      sent,  ///< all in-sync replicas have it
+      /// This send() did not store it, and a repetition will not be accepted (too large, no such topic, no right to
+      /// write). `why` tells what to do. An earlier send() whose fate was unknown may have stored it.
+      refused,
+      /// The broker may have it: given up by cancel(), the sender ended, or refused when librdkafka repeated a request
+      /// that was not answered. Send it again.
+      unknown,
     };
     Kind kind = Kind::unknown;  ///< the kind of result
     std::string why{};          ///< refused, unknown: the reason

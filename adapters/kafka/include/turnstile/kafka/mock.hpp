@@ -5,6 +5,7 @@
 // creates any topic that a producer writes to. It refuses commits during a rebalance, so handled messages come again. A
 // rebalance takes session.timeout.ms less a second, the first one 3 s.
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -30,9 +31,9 @@ class MockBroker {
   void create_topic(const std::string& name, std::int32_t partitions);
   /// Refuses produced records from now on (no right to write), until allow_produce().
   void refuse_produce();
-  /// Answers "request timed out" to produced records from now on, until allow_produce(). Their producers do not know
-  /// whether the broker has them.
-  void time_out_produce();
+  /// Answers "request timed out" to the next so many requests with produced records, or until allow_produce(). Their
+  /// producers do not know whether the broker has the records.
+  void time_out_produce(std::size_t requests = kManyRequests);
   /// Ends the refusal or the timeouts of produced records.
   void allow_produce();
   /// Refuses members of any group from now on (no right), until allow_members().
@@ -45,6 +46,7 @@ class MockBroker {
   void up();
 
  private:
+  static constexpr std::size_t kManyRequests = 1'000;
   struct State;
   std::unique_ptr<State> state_;
 };
