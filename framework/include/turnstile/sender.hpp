@@ -94,12 +94,14 @@ class NumberedSender final : public ports::BrokerSender {
   /// Numbers a message, so that you can retry it: the stamped message takes effect once, however often it is sent.
   /// Throws BrokerError for a topic that does not exist.
   Stamped stamp(OwnedMessage message);
-  /// Numbers the messages that are not stamped. You can send a stamped message again while its fate is unknown.
-  /// You cannot send a refused message again with its stamp: later messages acknowledge its number, so it would be
-  /// refused again. Send it without its stamp.
+  /// Numbers the messages that are not stamped. You can send a stamped message again while its fate is unknown, also
+  /// after the broker refused it: it is `unknown`, and not `refused`, if an earlier send may have stored it, or if it is
+  /// of another session. acknowledge() gives it up.
+  /// A refused message is not stored. You cannot send it again with its stamp: later messages acknowledge its number, so
+  /// it would be refused again. Send it without its stamp.
   std::vector<Fate> send(std::span<const OwnedMessage> messages) override;
-  /// For Acknowledge::by_hand: declares that this number will not be sent again. A number of an earlier session is
-  /// ignored.
+  /// For Acknowledge::by_hand, and for a message that you give up: declares that this number will not be sent again. A
+  /// number of an earlier session is ignored.
   void acknowledge(const std::string& topic, const MessageId& session, std::int64_t number);
   /// Acknowledges a stamped message.
   void acknowledge(const Stamped& one) { acknowledge(one.message.topic, one.session, one.number); }
@@ -114,11 +116,13 @@ class NumberedSender final : public ports::BrokerSender {
     std::int64_t acked = 0;                          ///< this number and all before it
     std::map<std::int64_t, std::int64_t> closed{};   ///< ranges above `acked` that are closed: first and last number
     std::map<std::int64_t, std::int64_t> refused{};  ///< ranges of numbers that no broker took: first and last number
+    std::map<std::int64_t, std::int64_t> perhaps_sent{};  ///< ranges of numbers that a broker may have
   };
   void open_session();
   std::int32_t partitions_of(const std::string& topic);
   void close(const std::string& topic, std::int64_t number);
   [[nodiscard]] bool was_refused(const Stamped& one) const;
+  [[nodiscard]] bool is_perhaps_sent(const std::string& topic, const Stamped& one) const;
   [[nodiscard]] std::chrono::milliseconds until_heartbeat() const;
   void try_heartbeat();
   void heartbeat();

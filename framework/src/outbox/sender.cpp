@@ -143,11 +143,19 @@ std::vector<ports::BrokerSender::Fate> NumberedSender::send(std::span<const Owne
   auto answers = sender_->send(to_send);
   const std::lock_guard lock(mutex_);
   for (std::size_t k = 0; k < sent.size(); ++k) {
-    const Fate& fate = fates[sent[k]] = std::move(answers[k]);
+    const Stamped& one = stamped[sent[k]];
+    if (answers[k].kind != Fate::Kind::refused && one.session == session_.id)
+      add(topics_[to_send[k].topic].perhaps_sent, one.number);
+  }
+  for (std::size_t k = 0; k < sent.size(); ++k) {
+    Fate& fate = fates[sent[k]] = std::move(answers[k]);
+    const Stamped& one = stamped[sent[k]];
+    if (fate.kind == Fate::Kind::refused && is_perhaps_sent(to_send[k].topic, one))
+      fate = {Fate::Kind::unknown,
+              fate.why + " An earlier send may have stored it: correct the cause, then send it again with its stamp."};
     if (fate.kind == Fate::Kind::unknown) continue;
     // A refused message arrives nowhere. A delivered message may still need its response.
     if (fate.kind == Fate::Kind::sent && options_.acknowledge == Acknowledge::by_hand) continue;
-    const Stamped& one = stamped[sent[k]];
     if (one.session != session_.id) continue;
     if (fate.kind == Fate::Kind::refused) add(topics_[to_send[k].topic].refused, one.number);
     close(to_send[k].topic, one.number);
@@ -158,6 +166,13 @@ std::vector<ports::BrokerSender::Fate> NumberedSender::send(std::span<const Owne
 bool NumberedSender::was_refused(const Stamped& one) const {
   const auto sent = topics_.find(one.message.topic);
   return one.session == session_.id && sent != topics_.end() && contains(sent->second.refused, one.number);
+}
+
+/// Of another session's numbers nothing is known.
+bool NumberedSender::is_perhaps_sent(const std::string& topic, const Stamped& one) const {
+  if (one.session != session_.id) return true;
+  const auto sent = topics_.find(topic);
+  return sent != topics_.end() && contains(sent->second.perhaps_sent, one.number);
 }
 
 void NumberedSender::acknowledge(const std::string& topic, const MessageId& session, std::int64_t number) {
