@@ -269,10 +269,10 @@ class Rewinder {
       commits.push_back({{options_.topic, each.partition}, *each.to, before->metadata});
     }
     if (!group.set(commits)) {
-      throw Refusal(
-          fmt::format("refused: a consumer has joined group {} meanwhile; nothing was changed. Stop all consumers, "
-                      "then run this again",
-                      one_line(group_name_, 80)));
+      throw Refusal(fmt::format(
+          "refused: a consumer has joined group {} meanwhile, and the group may have gone back before. Stop "
+          "all consumers, then run this again: it shows the group's offsets",
+          one_line(group_name_, 80)));
     }
   }
 

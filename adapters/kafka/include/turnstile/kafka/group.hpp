@@ -35,8 +35,8 @@ class GroupAdmin {
   [[nodiscard]] std::vector<std::optional<ports::GroupOffset>> committed(std::span<const TopicPartition> of) const;
   /// For each partition the first offset whose record has this timestamp or a later one; absent if there is none.
   [[nodiscard]] std::vector<std::optional<Offset>> at_time(std::span<const TopicPartition> of, Timestamp time) const;
-  /// Commits offsets for the group. Kafka refuses it while the group has members: then it returns false, and nothing is
-  /// changed.
+  /// Commits offsets for the group. Kafka refuses it while the group has members: then it returns false. The offsets may
+  /// be committed nevertheless: a member can have joined between a request that was not answered and its repetition.
   bool set(std::span<const ports::OffsetCommit> offsets) const;
 
  private:
