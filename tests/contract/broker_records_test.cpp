@@ -217,10 +217,14 @@ TEST_P(BrokerContract, tells_where_partitions_end_of_which_one_does_not_exist) {
   Reader reader(*broker, {topic});
   ASSERT_TRUE(reader.until_owns(2));
   const std::vector<TopicPartition> asked{{topic, 1}, {topic, 7}, {topic, 0}};
+  using End = ports::PartitionEnd;
   EXPECT_THAT(reader.consumer->ends(asked, 10s),
+              ::testing::ElementsAre(End{.readable = 0, .last = 0}, std::nullopt, End{.readable = 4, .last = 4}));
+  EXPECT_THAT(reader.consumer->log_ends(asked, 10s),
               ::testing::ElementsAre(std::optional<Offset>(0), std::nullopt, std::optional<Offset>(4)));
   produce(topic, 0, 1);
-  EXPECT_THAT(reader.consumer->ends({{{topic, 0}}}, 10s), ::testing::ElementsAre(std::optional<Offset>(5)));
+  EXPECT_THAT(reader.consumer->ends({{{topic, 0}}}, 10s), ::testing::ElementsAre(End{.readable = 5, .last = 5}));
+  EXPECT_THAT(reader.consumer->log_ends({{{topic, 0}}}, 10s), ::testing::ElementsAre(std::optional<Offset>(5)));
   EXPECT_THAT(reader.consumer->why_no_end({{{topic, 7}, {topic, 0}}}, 10s),
               ::testing::ElementsAre("", ::testing::HasSubstr(", which leads it, does not answer")));
 }

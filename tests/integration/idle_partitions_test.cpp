@@ -1,7 +1,6 @@
 // Offsets without records at the end of an idle partition: the group commits them, and never more.
 
 #include <gtest/gtest.h>
-#include <librdkafka/rdkafka.h>
 
 #include <atomic>
 #include <memory>
@@ -10,6 +9,7 @@
 #include "gap_reader.hpp"
 #include "tests/support/delete_records.hpp"
 #include "tests/support/running.hpp"
+#include "tests/support/transactional_producer.hpp"
 #include "tests/support/world.hpp"
 #include "turnstile/kafka/admin.hpp"
 #include "turnstile/turnstile.hpp"
@@ -18,45 +18,6 @@ namespace turnstile::test {
 namespace {
 
 using namespace std::chrono_literals;
-
-/// Writes in transactions.
-class TransactionalProducer {
- public:
-  explicit TransactionalProducer(const std::string& topic) : TransactionalProducer(topic, topic) {}
-  TransactionalProducer(const std::string& id, std::string topic) : topic_(std::move(topic)) {
-    auto* conf = rd_kafka_conf_new();
-    for (const auto& [key, value] : {std::pair<const char*, std::string>{"bootstrap.servers", kafka_servers()},
-                                     {"transactional.id", id + "-producer"}})
-      rd_kafka_conf_set(conf, key, value.c_str(), nullptr, 0);
-    handle_.reset(rd_kafka_new(RD_KAFKA_PRODUCER, conf, nullptr, 0));
-    expect(rd_kafka_init_transactions(handle_.get(), 30'000));
-  }
-  void begin() { expect(rd_kafka_begin_transaction(handle_.get())); }
-  /// Returns once the broker has them.
-  void send(int n, int partition = 0) {
-    for (int i = 0; i < n; ++i)
-      rd_kafka_producev(handle_.get(), RD_KAFKA_V_TOPIC(topic_.c_str()), RD_KAFKA_V_PARTITION(partition),
-                        RD_KAFKA_V_VALUE(const_cast<char*>("x"), 1), RD_KAFKA_V_END);
-    EXPECT_EQ(rd_kafka_flush(handle_.get(), 30'000), RD_KAFKA_RESP_ERR_NO_ERROR);
-  }
-  /// A transaction of so many records.
-  void write(int n) {
-    begin();
-    send(n);
-    commit();
-  }
-  void commit() { expect(rd_kafka_commit_transaction(handle_.get(), 30'000)); }
-  void abort() { expect(rd_kafka_abort_transaction(handle_.get(), 30'000)); }
-
- private:
-  static void expect(rd_kafka_error_t* error) {
-    EXPECT_EQ(error, nullptr) << rd_kafka_error_string(error);
-    if (error != nullptr) rd_kafka_error_destroy(error);
-  }
-
-  std::string topic_;
-  std::unique_ptr<rd_kafka_t, decltype(&rd_kafka_destroy)> handle_{nullptr, &rd_kafka_destroy};
-};
 
 class IdlePartitions : public ::testing::Test {
  protected:
@@ -177,8 +138,8 @@ TEST_F(IdlePartitions, without_an_offset_of_the_group_are_committed_where_readin
   {
     const auto app = consumer("latest");
     const auto records = world->broker().open_consumer()->ends({{{world->topic(), 0}}}, 10s).front();
-    ASSERT_TRUE(records && *records > 0);
-    EXPECT_TRUE(commits(*records)) << world->committed(0) << app->log_text();
+    ASSERT_TRUE(records && records->last > 0);
+    EXPECT_TRUE(commits(records->last)) << world->committed(0) << app->log_text();
   }
   world->publish("later", "later");
   const auto app = consumer("latest");
@@ -201,7 +162,7 @@ TEST_F(IdlePartitions, are_committed_where_they_are_read_if_the_groups_offset_is
     for (const Offset offset : {100, 2}) {  // behind the end, and below the first record
       world = std::make_unique<World>(1);
       world->publish(10);
-      const auto end = world->broker().open_consumer()->ends({{{world->topic(), 0}}}, 10s).front().value_or(0);
+      const auto end = world->broker().open_consumer()->log_ends({{{world->topic(), 0}}}, 10s).front().value_or(0);
       ASSERT_GT(end, 5);
       delete_before(world->topic(), 0, end);
       set_offset(offset);

@@ -33,8 +33,12 @@ class ForwardingConsumer : public ports::BrokerConsumer {
                                                                std::chrono::milliseconds timeout) override {
     return inner_->bounds(of, timeout);
   }
-  std::vector<std::optional<Offset>> ends(std::span<const TopicPartition> of,
-                                          std::chrono::milliseconds timeout) override {
+  std::vector<std::optional<Offset>> log_ends(std::span<const TopicPartition> of,
+                                              std::chrono::milliseconds timeout) override {
+    return inner_->log_ends(of, timeout);
+  }
+  std::vector<std::optional<ports::PartitionEnd>> ends(std::span<const TopicPartition> of,
+                                                       std::chrono::milliseconds timeout) override {
     return inner_->ends(of, timeout);
   }
   std::vector<std::string> why_no_end(std::span<const TopicPartition> of, std::chrono::milliseconds timeout) override {

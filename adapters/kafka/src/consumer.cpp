@@ -75,7 +75,8 @@ KafkaConsumer::KafkaConsumer(const Settings& settings, std::shared_ptr<spdlog::l
                            {wake_up_, {arrivals_, &arrivals_->event()}})),
       wakeup_(settings),
       reset_to_(reset_to(effective(settings, "auto.offset.reset"))),
-      gaps_(settings) {
+      gaps_(settings),
+      settings_(settings) {
   rd_kafka_poll_set_consumer(client_->handle());
   main_queue_.reset(rd_kafka_queue_get_consumer(client_->handle()));
   wake_up_->listen_to(main_queue_.get());
@@ -331,19 +332,6 @@ std::vector<std::optional<std::pair<Offset, Offset>>> KafkaConsumer::bounds(std:
   return bounds;
 }
 
-/// The level of isolation is the consumer's, so that the messages of open transactions do not count. The known offsets
-/// of the last fetch would not do: a partition whose queue is full is not fetched.
-std::vector<std::optional<Offset>> KafkaConsumer::ends(std::span<const TopicPartition> of, milliseconds timeout) {
-  std::vector<std::optional<Offset>> ends;
-  for (const Edge& end : ask_for_edges(*client_, of, RD_KAFKA_OFFSET_END, timeout))
-    ends.push_back(!end.code && end.offset >= 0 ? std::optional<Offset>(end.offset) : std::nullopt);
-  return ends;
-}
-
-std::vector<std::string> KafkaConsumer::why_no_end(std::span<const TopicPartition> of, milliseconds timeout) {
-  return why_no_edge(*client_, of, timeout);
-}
-
 void KafkaConsumer::close() {
   if (std::exchange(closed_, true)) return;
   leave_group();
@@ -351,6 +339,7 @@ void KafkaConsumer::close() {
   assigned_.clear();
   WakeUpEvent::stop_listening_to(main_queue_.get());
   main_queue_.reset();
+  uncommitted_.reset();
   client_.reset();
 }
 

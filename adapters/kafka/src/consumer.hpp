@@ -46,8 +46,10 @@ class KafkaConsumer final : public ports::BrokerConsumer, private ClientEvents {
   void hurry_when(std::function<bool()> hurry) override { hurry_ = std::move(hurry); }
   std::optional<Offset> read_up_to(const TopicPartition& of) override;
   std::vector<std::string> why_no_end(std::span<const TopicPartition> of, std::chrono::milliseconds timeout) override;
-  std::vector<std::optional<Offset>> ends(std::span<const TopicPartition> of,
-                                          std::chrono::milliseconds timeout) override;
+  std::vector<std::optional<Offset>> log_ends(std::span<const TopicPartition> of,
+                                              std::chrono::milliseconds timeout) override;
+  std::vector<std::optional<ports::PartitionEnd>> ends(std::span<const TopicPartition> of,
+                                                       std::chrono::milliseconds timeout) override;
 
  private:
   using SteadyClock = std::chrono::steady_clock;
@@ -105,6 +107,8 @@ class KafkaConsumer final : public ports::BrokerConsumer, private ClientEvents {
   FetcherWakeup wakeup_;
   const std::optional<std::int64_t> reset_to_;  ///< where a group without an offset begins to read
   GapReader gaps_;
+  const Settings settings_;
+  std::shared_ptr<Client> uncommitted_;  ///< for log_ends(): opened when it is needed first
   SteadyClock::time_point next_look_at_idle_{}, next_positions_{};
   Queue main_queue_;
   ports::AssignmentListener* listener_ = nullptr;

@@ -189,12 +189,22 @@ class MemoryConsumer final : public ports::BrokerConsumer {
     return bounds;
   }
 
-  std::vector<std::optional<Offset>> ends(std::span<const TopicPartition> of, std::chrono::milliseconds) override {
-    std::lock_guard lock(cluster_->mutex);
+  /// It has no transactions: what is in the log can be read.
+  std::vector<std::optional<Offset>> log_ends(std::span<const TopicPartition> of,
+                                              std::chrono::milliseconds timeout) override {
     std::vector<std::optional<Offset>> ends;
+    for (const auto& known : bounds(of, timeout)) ends.push_back(known ? std::optional(known->second) : std::nullopt);
+    return ends;
+  }
+
+  std::vector<std::optional<ports::PartitionEnd>> ends(std::span<const TopicPartition> of,
+                                                       std::chrono::milliseconds) override {
+    std::lock_guard lock(cluster_->mutex);
+    std::vector<std::optional<ports::PartitionEnd>> ends;
     for (const auto& at : of) {
       const auto* partition = cluster_->refuses_lookups ? nullptr : cluster_->find(at);
-      ends.push_back(partition == nullptr ? std::nullopt : std::optional(partition->end));
+      ends.push_back(partition == nullptr ? std::nullopt
+                                          : std::optional(ports::PartitionEnd{partition->end, partition->end}));
     }
     return ends;
   }

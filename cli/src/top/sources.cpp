@@ -80,7 +80,7 @@ KafkaSample KafkaSource::look() {
     }
     return sample;
   }
-  const auto ends = consumer_->ends(all, kPatience);
+  const auto ends = consumer_->log_ends(all, kPatience);  // also what an open transaction hides from the group
   if (std::none_of(ends.begin(), ends.end(), [](const auto& end) { return end.has_value(); })) {
     for (auto& [name, topic] : topics_) topic.look_again = {};  // were they deleted? This also asks for the reason
     count_partitions();

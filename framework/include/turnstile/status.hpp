@@ -35,8 +35,8 @@ struct PartitionStatus {
   State state = State::running;  ///< what the process may do with it
   /// Up to which offset all messages are settled. Absent: reading has not begun.
   std::optional<Offset> position{};
-  /// The offset after the last record that a consumer can read now. Asked of Kafka every 5 s. While
-  /// Kafka does not tell, it is the last known one.
+  /// The offset after the last record, also if a producer's open transaction hides that from consumers. Asked of Kafka
+  /// every 5 s. While Kafka does not tell, it is the last known one.
   std::optional<Offset> end{};
   /// The age of the oldest message that was read and is not settled, by its timestamp; 0 if there is none and `end` is
   /// reached. Absent: unknown, because nothing of the lag was read yet.

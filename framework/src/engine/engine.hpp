@@ -91,7 +91,7 @@ class Engine final : private ports::AssignmentListener {
   void flush_drained(const LaneState& lane);
   [[nodiscard]] std::optional<Offset> settled_in_store(const LaneState& lane) const;
   bool begin_without_store(const LanePtr& lane, KafkaAnswers& kafka);
-  LogIdentity::Known what_is_known(const TopicPartition& at, std::optional<Offset> watermark, KafkaAnswers& kafka);
+  LogIdentity::Known what_is_known(const TopicPartition& at, LogIdentity::Known in_store, KafkaAnswers& kafka);
   // What the group's offsets tell of the logs (engine_group_offsets.cpp).
   void forget_old_offsets();
   void look_for_recreated_topics();

@@ -240,8 +240,7 @@ std::optional<Offset> Engine::start_of(LaneState& lane, ports::PartitionClaim& c
   if (lane.place.guard && lane.place.guard->history == claim.fence.history) done = std::max(done, lane.flushed);
   const bool suspect = logs_.suspects(claim.at);
   if (!done && !lane.before && !suspect) return std::nullopt;
-  auto known = what_is_known(claim.at, claim.watermark, kafka);
-  known.done = done;
+  const auto known = what_is_known(claim.at, {.done = done, .watermark = claim.watermark}, kafka);
   using Kind = LogIdentity::Verdict::Kind;
   auto verdict = logs_.judge(claim.at, known);
   // A topic that continues without the database continues at Kafka's offset.

@@ -75,25 +75,30 @@ void Engine::on_topic_change(const std::string& topic, bool exists) {
   }
 }
 
-/// `watermark`: the store's, in the log of its claim. Throws BrokerError.
-LogIdentity::Known Engine::what_is_known(const TopicPartition& at, std::optional<Offset> watermark,
-                                         KafkaAnswers& kafka) {
+/// Adds what Kafka knows to what the store knows. Throws BrokerError.
+LogIdentity::Known Engine::what_is_known(const TopicPartition& at, LogIdentity::Known in_store, KafkaAnswers& kafka) {
   forget_old_offsets();
-  LogIdentity::Known known;
+  LogIdentity::Known known = in_store;
   if (const auto& committed = kafka.committed(at)) {
     known.committed = committed->offset;
-    known.committed_earlier = watermark && !logs_.read(at, committed->metadata);
+    known.committed_earlier = known.watermark && !logs_.read(at, committed->metadata);
     if (known.committed_earlier) {
       run_log_->info(at, "Kafka's offset " + std::to_string(committed->offset) +
-                             " belongs to the log before: the database's watermark " + std::to_string(*watermark) +
-                             " counts");
-      known.committed = watermark;
+                             " belongs to the log before: the database's watermark " +
+                             std::to_string(*known.watermark) + " counts");
+      known.committed = known.watermark;
     }
   }
   const auto& bounds = kafka.bounds(at);
   if (!bounds) throw BrokerError(Code::kafka_unavailable, to_string(at) + ": the broker does not report where it ends");
   known.first = bounds->first;
   known.end = bounds->second;
+  if (std::max(known.committed, known.done) <= known.end) return known;  // absent is the lowest value
+  // Either records were cut off, or they were read with isolation.level=read_uncommitted and their transaction is open.
+  const auto& end = kafka.log_end(at);
+  if (!end)
+    throw BrokerError(Code::kafka_unavailable, to_string(at) + ": the broker does not report where its log ends");
+  known.end = std::max(known.end, *end);
   return known;
 }
 
@@ -181,7 +186,7 @@ void Engine::flush_drained(const LaneState& lane) {
 bool Engine::begin_without_store(const LanePtr& lane, KafkaAnswers& kafka) {
   const TopicPartition at = lane->place.at;
   try {
-    const auto known = what_is_known(at, std::nullopt, kafka);
+    const auto known = what_is_known(at, {}, kafka);
     const auto verdict = logs_.judge(at, known);
     OwnedPartition place{.at = at, .fence = {}};
     place.guard = lane->place.guard;
@@ -277,8 +282,7 @@ std::optional<Offset> Engine::leave(Leaving& one, KafkaAnswers& kafka) {
   const TopicPartition& at = one.place.at;
   if (logs_.had_offset(at) && !kafka.committed(at) && begin_missing_log(at, *one.place.fence, kafka))
     return std::nullopt;
-  auto known = what_is_known(one.place.at, one.watermark, kafka);
-  known.done = one.done;
+  const auto known = what_is_known(one.place.at, {.done = one.done, .watermark = one.watermark}, kafka);
   const auto verdict = logs_.judge(one.place.at, known);
   const auto start = act_on(verdict, one.lane->topic, one.place, known);
   using Kind = LogIdentity::Verdict::Kind;

@@ -21,7 +21,7 @@ std::string why_unread(const LaneState& lane) {
   if (!lane.end.why_unknown.empty())
     return "Kafka does not tell where the partition ends, so records may wait there: " + lane.end.why_unknown;
   if (!lane.may_have_unread()) return "nothing holds it: it has no messages";
-  return "records below offset " + std::to_string(*lane.end.offset) +
+  return "records below offset " + std::to_string(lane.end.offsets->last) +
          " wait in Kafka, and the consumer does not get them from the broker that leads the partition";
 }
 

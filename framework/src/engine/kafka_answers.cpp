@@ -25,6 +25,11 @@ const std::optional<std::pair<Offset, Offset>>& KafkaAnswers::bounds(const Topic
   return bounds_.at(place(of));
 }
 
+const std::optional<Offset>& KafkaAnswers::log_end(const TopicPartition& of) {
+  if (log_ends_.empty()) log_ends_ = consumer_.log_ends(partitions_, wait_);
+  return log_ends_.at(place(of));
+}
+
 std::size_t KafkaAnswers::place(const TopicPartition& of) const { return places_.at(of); }
 
 }  // namespace turnstile::detail

@@ -23,8 +23,10 @@ class KafkaAnswers {
 
   /// The group's offset; absent if there is none. Throws BrokerError.
   [[nodiscard]] const std::optional<ports::GroupOffset>& committed(const TopicPartition& of);
-  /// The first offset, and the offset after the last record. Absent if Kafka does not tell.
+  /// The first offset, and the offset after the last record that a consumer can read now. Absent if Kafka does not tell.
   [[nodiscard]] const std::optional<std::pair<Offset, Offset>>& bounds(const TopicPartition& of);
+  /// The offset after the last record, also of an open transaction: BrokerConsumer::log_ends(). Absent as above.
+  [[nodiscard]] const std::optional<Offset>& log_end(const TopicPartition& of);
 
  private:
   [[nodiscard]] std::size_t place(const TopicPartition& of) const;
@@ -36,6 +38,7 @@ class KafkaAnswers {
   std::vector<std::optional<ports::GroupOffset>> committed_;      ///< empty before the question
   std::exception_ptr refusal_;                                    ///< why there are no offsets of the group
   std::vector<std::optional<std::pair<Offset, Offset>>> bounds_;  ///< empty before the question
+  std::vector<std::optional<Offset>> log_ends_;                   ///< empty before the question
 };
 
 }  // namespace turnstile::detail

@@ -14,7 +14,7 @@ bool LaneState::may_have_unread() const {
   if (phase != Phase::open) return false;
   if (!end.why_unknown.empty()) return true;
   const auto next = lane.position() ? lane.position() : start;
-  return end.offset && next && *next < *end.offset;
+  return end.offsets && next && *next < end.offsets->last;
 }
 
 bool LaneState::is_held() const {

@@ -25,9 +25,12 @@ class LogIdentity {
     std::optional<Offset> committed{};  ///< the group's offset
     std::optional<Offset> done{};       ///< all messages below it have taken effect
     Offset first = 0;                   ///< the broker's first record
-    Offset end = 0;                     ///< the offset after its last record
+    /// The offset after its last record. An open transaction may hide records from consumers: they count if `committed`
+    /// or `done` is above the first of them.
+    Offset end = 0;
     /// The group's offset in Kafka belongs to an earlier log. `committed` is then where the store is in this log.
     bool committed_earlier = false;
+    std::optional<Offset> watermark{};  ///< the store's, in the log of its claim
   };
   struct Verdict {
     enum class Kind : std::uint8_t {

@@ -5,13 +5,15 @@
 #include <optional>
 #include <string>
 
+#include "turnstile/ports/broker.hpp"
 #include "turnstile/types.hpp"
 
 namespace turnstile::detail {
 
 struct PartitionEnd {
-  std::optional<Offset> offset;  ///< after the last record; the last known one while Kafka does not tell
-  std::string why_unknown;       ///< why Kafka did not tell when it was last asked; empty: it told
+  /// The last known one while Kafka does not tell.
+  std::optional<ports::PartitionEnd> offsets;
+  std::string why_unknown;  ///< why Kafka did not tell when it was last asked; empty: it told
 };
 using PartitionEnds = std::map<TopicPartition, PartitionEnd>;
 

@@ -140,8 +140,13 @@ void PollLoopState::begin_incarnation(ports::PartitionClaim& claim, Offset first
 std::optional<std::pair<Offset, Offset>> PollLoopState::bounds_of_another_log(const TopicPartition& at, Offset message,
                                                                               std::optional<Offset> done) const {
   if ((done && message >= *done) || !spec.backends.broker) return std::nullopt;
-  const auto bounds = spec.backends.broker->open_consumer()->bounds({&at, 1}, kKafkaWait).front();
+  const auto consumer = spec.backends.broker->open_consumer();
+  auto bounds = consumer->bounds({&at, 1}, kKafkaWait).front();
   if (!bounds || (done && bounds->second >= *done)) return std::nullopt;
+  // The loop may read with isolation.level=read_uncommitted: records of open transactions are in the log too.
+  const auto end = consumer->log_ends({&at, 1}, kKafkaWait).front();
+  if (!end || (done && *end >= *done)) return std::nullopt;
+  bounds->second = *end;
   if (message >= bounds->second) return std::nullopt;  // the loop reads a topic of that name from another Kafka
   return bounds;
 }

@@ -52,7 +52,7 @@ void StatusReporter::add_to(Status& status) const {
   const std::lock_guard lock(mutex_);
   for (auto& partition : status.partitions) {
     const auto end = ends_.find(partition.at);
-    if (end != ends_.end()) partition.end = end->second.offset;
+    if (end != ends_.end() && end->second.offsets) partition.end = end->second.offsets->last;
     if (!partition.behind && partition.lag() == 0) partition.behind = milliseconds(0);
   }
   if (coordinator_is_silent_)
@@ -101,7 +101,7 @@ void StatusReporter::ask_kafka(const std::vector<TopicPartition>& partitions, bo
     const std::lock_guard asking(asking_);
     if (consumer_ != nullptr) ends = ends_of(partitions);
     const bool none = !ends.empty() && std::none_of(ends.begin(), ends.end(), [](const auto& end) {
-      return end.second.offset && end.second.why_unknown.empty();
+      return end.second.offsets && end.second.why_unknown.empty();
     });
     answered = consumer_ == nullptr || (!none && (!about_group || coordinator_answers()));
   }
@@ -120,13 +120,13 @@ PartitionEnds StatusReporter::ends_of(const std::vector<TopicPartition>& partiti
   std::vector<TopicPartition> silent;
   for (std::size_t i = 0; i < answers.size(); ++i) {
     if (!answers[i]) silent.push_back(partitions[i]);
-    ends[partitions[i]].offset = answers[i];
+    ends[partitions[i]].offsets = answers[i];
   }
   if (silent.empty()) return ends;
   auto why = consumer_->why_no_end(silent, kKafkaWait);
   for (std::size_t i = 0; i < silent.size(); ++i) {
     const auto before = ends_.find(silent[i]);
-    if (before != ends_.end() && !why[i].empty()) ends[silent[i]].offset = before->second.offset;
+    if (before != ends_.end() && !why[i].empty()) ends[silent[i]].offsets = before->second.offsets;
     ends[silent[i]].why_unknown = std::move(why[i]);
   }
   return ends;

@@ -32,12 +32,12 @@ class Reader final : public test::ForwardingConsumer {
  public:
   Reader(std::unique_ptr<ports::BrokerConsumer> inner, Leader& leader)
       : ForwardingConsumer(std::move(inner)), leader_(leader) {}
-  std::vector<std::optional<Offset>> ends(std::span<const TopicPartition> of,
-                                          std::chrono::milliseconds timeout) override {
+  std::vector<std::optional<ports::PartitionEnd>> ends(std::span<const TopicPartition> of,
+                                                       std::chrono::milliseconds timeout) override {
     auto ends = ForwardingConsumer::ends(of, timeout);
     for (std::size_t i = 0; i < ends.size(); ++i) {
       if (of[i].partition != 0) continue;
-      if (ends[i]) *ends[i] += leader_.unread;
+      if (ends[i]) ends[i]->readable = ends[i]->last += leader_.unread;
       if (!leader_.answers) ends[i].reset();
     }
     return ends;

@@ -46,6 +46,16 @@ struct OffsetCommit {
   std::string metadata{};  ///< see GroupOffset
 };
 
+/// Where a partition ends.
+struct PartitionEnd {
+  Offset readable = 0;  ///< the offset after the last record that a consumer can read now
+  /// The offset after its last record. It is higher than `readable` while a producer's transaction is open: with
+  /// isolation.level=read_committed, consumers get no record from its first one on, also no record of other producers.
+  Offset last = 0;
+
+  bool operator==(const PartitionEnd&) const = default;  ///< compares both
+};
+
 /// Receives changes of the assignment and the results of commits, on the thread that calls BrokerConsumer::poll(),
 /// commit() or close().
 class AssignmentListener {
@@ -110,14 +120,21 @@ class BrokerConsumer {
   virtual void commit(std::span<const OffsetCommit> offsets, bool wait) = 0;
   /// Reads an assigned partition again from this offset. The caller must drop the records that it took before.
   virtual void seek(const TopicPartitionOffset& to) = 0;
-  /// For each of these partitions its first offset, and the offset after its last record; absent if the broker does not
-  /// tell within `timeout`. A partition of which nothing can be told does not change the others' answers.
+  /// For each of these partitions its first offset, and the offset after the last record that a consumer can read now;
+  /// absent if the broker does not tell within `timeout`. A partition of which nothing can be told does not change the
+  /// others' answers.
   virtual std::vector<std::optional<std::pair<Offset, Offset>>> bounds(std::span<const TopicPartition> of,
                                                                        std::chrono::milliseconds timeout) = 0;
-  /// For each of these partitions the offset after the last record that a consumer can read now; absent if the broker
-  /// does not tell within `timeout`, as with bounds(). Any thread may call it, but not during or after close().
-  virtual std::vector<std::optional<Offset>> ends(std::span<const TopicPartition> of,
-                                                  std::chrono::milliseconds timeout) = 0;
+  /// For each of these partitions the offset after its last record, also if no consumer can read that yet
+  /// (PartitionEnd::last); absent as with bounds(). It may need a connection of its own: call it only where bounds()
+  /// does not suffice.
+  virtual std::vector<std::optional<Offset>> log_ends(std::span<const TopicPartition> of,
+                                                      std::chrono::milliseconds timeout) = 0;
+  /// For each of these partitions where it ends; absent if the broker does not tell within `timeout`, as with bounds().
+  /// `last` is what the last fetch of the partition told. It may be too low if the partition is not assigned, or if its
+  /// next record is below `readable`. Any thread may call it, but not during or after close().
+  virtual std::vector<std::optional<PartitionEnd>> ends(std::span<const TopicPartition> of,
+                                                        std::chrono::milliseconds timeout) = 0;
   /// For partitions of which ends() told nothing: for each a reason, in words that can follow "because", for example
   /// "broker 3, which leads it, does not answer". Empty if there is no such partition. Waits up to `timeout` for a
   /// broker that knows. Any thread may call it, but not during or after close().
