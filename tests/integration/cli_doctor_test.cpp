@@ -11,6 +11,7 @@
 #include "tests/integration/cli_database.hpp"
 #include "tests/integration/cli_kafka.hpp"
 #include "tests/support/token_topic.hpp"
+#include "tests/support/transactional_producer.hpp"
 #include "turnstile/kafka/limiters.hpp"
 #include "turnstile/log.hpp"
 
@@ -340,6 +341,37 @@ TEST_F(CliDoctor, a_group_that_is_behind_and_stands_still) {
   EXPECT_THAT(cli_.run("doctor").out,
               ContainsRegex("ok +lag of .* no progress with .*a handler of this topic may run for 1h"));
   commit(5);
+  EXPECT_THAT(cli_.run("doctor").out, ContainsRegex("ok +lag of .* +group g-.* has read all records"));
+}
+
+/// Consumers have read all that they can read.
+TEST_F(CliDoctor, a_group_behind_a_transaction_that_is_open) {
+  migrate();
+  const auto topic = kafka_.create_topic(1);
+  cli_.folder().write("turnstile.toml", "[kafka]\n\"bootstrap.servers\" = \"" + kafka_.brokers() +
+                                            "\"\n\"group.id\" = \"g-" + topic + "\"\n[topics." + topic + "]\n");
+  TransactionalProducer producer(topic);
+  producer.write(2);  // and a marker
+  producer.begin();
+  producer.send(4);
+  const auto broker =
+      kafka::open_broker({{"bootstrap.servers", kafka_.brokers()}, {"group.id", "g-" + topic}}, nullptr);
+  const auto consumer = broker->open_consumer();
+  const std::vector<ports::OffsetCommit> at{{{topic, 0}, 3}};
+  consumer->commit(at, true);
+  EXPECT_THAT(cli_.run("doctor").out,
+              AllOf(ContainsRegex("warning +lag of .* +a producer's transaction that began at offset 3 of " + topic +
+                                  "\\[0\\] is open and hides 4 offsets: group g-.* gets no record from there on "
+                                  "before it ends"),
+                    ContainsRegex("kafka-transactions.sh --bootstrap-server " + kafka_.brokers() + " abort --topic " +
+                                  topic + " --partition 0 --start-offset 3"),
+                    Not(HasSubstr("no progress with"))));
+  const auto top = nlohmann::json::parse(cli_.run("top", "--once", "--json", topic).out);
+  EXPECT_EQ(top.at("topics").at(0).at("lag"), 4) << top;
+  producer.commit();
+  const std::vector<ports::OffsetCommit> all{{{topic, 0}, 8}};
+  consumer->commit(all, true);
+  consumer->close();
   EXPECT_THAT(cli_.run("doctor").out, ContainsRegex("ok +lag of .* +group g-.* has read all records"));
 }
 

@@ -81,11 +81,27 @@ TEST_F(OpenTransactionInKafka, that_was_read_uncommitted_is_no_sign_that_records
   config.consumer.stall_after = 1s;
   world->publish("last", "last");
   const auto app = consumer(config, by_offset);
-  EXPECT_TRUE(app->says("code=partition_stalled")) << app->log_text();
+  EXPECT_TRUE(app->says("transaction that began at offset 11 is open")) << app->log_text();
+  EXPECT_TRUE(app->says("hides 1 offset:")) << app->log_text();
   producer->commit();
   EXPECT_TRUE(eventually([&] { return ran().contains(32); })) << app->log_text();
   EXPECT_THAT(app->log_text(), Not(HasSubstr("cut off")));
   EXPECT_EQ(ran().size(), 32U) << app->log_text();
+}
+
+TEST_F(OpenTransactionInKafka, that_hangs_is_reported_by_the_consumer) {
+  world->publish("first", "first");
+  Config config = world->config();
+  config.consumer.stall_after = 1s;
+  const auto app = consumer(config, [](Pipeline p) { return std::move(p) | transactional(); });
+  ASSERT_TRUE(eventually([&] { return world->committed(0) == 1; })) << app->log_text();
+  producer->begin();
+  producer->send(1);
+  world->publish("behind", "behind");
+  EXPECT_TRUE(app->says("a producer's transaction that began at offset 1 is open")) << app->log_text();
+  EXPECT_TRUE(app->says("--partition 0 --start-offset 1")) << app->log_text();
+  producer->commit();
+  EXPECT_TRUE(eventually([&] { return world->committed(0) == 4; })) << app->log_text();
 }
 
 }  // namespace

@@ -130,12 +130,14 @@ std::optional<ports::TopicInfo> look_at_topic(ports::Broker& broker, const Confi
 struct Behind {
   std::vector<TopicPartition> partitions;
   std::vector<std::optional<ports::GroupOffset>> committed;
-  std::vector<Offset> begins, ends;
+  std::vector<Offset> begins;
+  std::vector<ports::PartitionEnd> ends;
 
   /// Without an offset of the group, nothing of the partition was read.
-  [[nodiscard]] std::int64_t lag(std::size_t i) const {
-    return std::max<std::int64_t>(ends[i] - (committed[i] ? committed[i]->offset : begins[i]), 0);
-  }
+  [[nodiscard]] Offset next(std::size_t i) const { return committed[i] ? committed[i]->offset : begins[i]; }
+  [[nodiscard]] std::int64_t lag(std::size_t i) const { return std::max<std::int64_t>(ends[i].last - next(i), 0); }
+  /// Whether a producer's open transaction hides the rest from the group.
+  [[nodiscard]] bool is_hidden(std::size_t i) const { return lag(i) > 0 && next(i) >= ends[i].readable; }
   [[nodiscard]] std::int64_t lag() const {
     std::int64_t sum = 0;
     for (std::size_t i = 0; i < partitions.size(); ++i) sum += lag(i);
@@ -146,7 +148,8 @@ struct Behind {
 /// The end of each topic's partitions, and the group's offsets.
 class GroupLook {
  public:
-  GroupLook(ports::Broker& broker, std::string group) : group_(std::move(group)), consumer_(broker.open_consumer()) {}
+  GroupLook(ports::Broker& broker, std::string brokers, std::string group)
+      : brokers_(std::move(brokers)), group_(std::move(group)), consumer_(broker.open_consumer()) {}
   ~GroupLook() { consumer_->close(); }
   GroupLook(const GroupLook&) = delete;
   GroupLook& operator=(const GroupLook&) = delete;
@@ -156,12 +159,13 @@ class GroupLook {
     Behind& behind = topics_[topic];
     for (std::int32_t p = 0; p < partitions; ++p) behind.partitions.push_back({topic, p});
     const auto all = consumer_->bounds(behind.partitions, kLookPatience);
+    const auto log_ends = consumer_->log_ends(behind.partitions, kLookPatience);
     for (std::size_t p = 0; p < all.size(); ++p) {
-      if (!all[p])
+      if (!all[p] || !log_ends[p])
         throw BrokerError(Code::kafka_unavailable,
                           fmt::format("the broker does not report where {}[{}] ends", topic, p));
       behind.begins.push_back(all[p]->first);
-      behind.ends.push_back(all[p]->second);
+      behind.ends.push_back({all[p]->second, std::max(all[p]->second, *log_ends[p])});
     }
     behind.committed = consumer_->committed(behind.partitions, kLookPatience);
   }
@@ -190,12 +194,19 @@ class GroupLook {
     }
     const auto now = consumer_->committed(before.partitions, kLookPatience);
     std::int64_t standing = 0, partitions = 0;
+    std::vector<std::size_t> hidden;
     for (std::size_t i = 0; i < now.size(); ++i) {
       if (before.lag(i) == 0 || now[i] != before.committed[i]) continue;
+      if (before.is_hidden(i)) {
+        hidden.push_back(i);
+        continue;
+      }
       standing += before.lag(i);
       ++partitions;
     }
     const std::string behind = fmt::format("group {} is {} behind", group_, count(before.lag(), "record"));
+    if (!hidden.empty()) tell_of_transaction(before, hidden, findings);
+    if (standing == 0 && !hidden.empty()) return;
     if (standing == 0) {
       findings.ok(subject, behind + ", and makes progress");
       return;
@@ -212,7 +223,28 @@ class GroupLook {
         "check that consumers run, and read their log lines about these partitions (no progress, paused, fenced)");
   }
 
-  const std::string group_;
+  /// Kafka tells neither the producer nor whether it lives.
+  void tell_of_transaction(const Behind& behind, const std::vector<std::size_t>& hidden, Findings& findings) const {
+    const std::size_t i = hidden.front();
+    const TopicPartition& at = behind.partitions[i];
+    const Offset from = behind.ends[i].readable;
+    const auto more = static_cast<std::int64_t>(hidden.size()) - 1;
+    const auto command = [&](std::string_view verb) {
+      return fmt::format("kafka-transactions.sh --bootstrap-server {} {} --topic {} --partition {}", brokers_, verb,
+                         at.topic, at.partition);
+    };
+    findings.warning(
+        "lag of " + at.topic,
+        fmt::format("a producer's transaction that began at offset {} of {}[{}] is open and hides {}: group {} gets no "
+                    "record from there on before it ends{}",
+                    from, at.topic, at.partition, count(behind.lag(i), "offset"), group_,
+                    more > 0 ? fmt::format(". The same in {}", count(more, "further partition")) : ""),
+        fmt::format("if it stays open, find the producer, and let it commit or abort ({}). If it no longer runs, abort "
+                    "its transaction ({} --start-offset {})",
+                    command("describe-producers"), command("abort"), from));
+  }
+
+  const std::string brokers_, group_;
   const steady_clock::time_point began_ = steady_clock::now();
   std::unique_ptr<ports::BrokerConsumer> consumer_;
   std::map<std::string, Behind> topics_;
@@ -311,7 +343,7 @@ void look_at(const Config& config, const std::vector<std::string>& others, Findi
     // request.
     broker->describe("__consumer_offsets", kLookPatience);
     findings.ok("broker", fmt::format("{} answers", brokers));
-    GroupLook group(*broker, config.group());
+    GroupLook group(*broker, brokers, config.group());
     for (const auto& [topic, settings] : config.topics) {
       const auto info = look_at_topic(*broker, config, topic, brokers, findings);
       if (info) group.look(topic, info->partitions);

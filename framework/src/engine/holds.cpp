@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "turnstile/text.hpp"
+
 namespace turnstile::detail {
 
 namespace {
@@ -16,11 +18,26 @@ bool is_unclaimed(const LaneState& lane) {
   return lane.phase == LaneState::Phase::claiming || lane.phase == LaneState::Phase::fenced;
 }
 
+/// Kafka tells neither the producer nor whether it lives.
+std::string why_hidden(const TopicPartition& at, Offset from, std::int64_t hidden) {
+  const auto command = [&](const std::string& verb) {
+    return "kafka-transactions.sh --bootstrap-server BROKER " + verb + " --topic " + at.topic + " --partition " +
+           std::to_string(at.partition);
+  };
+  return "a producer's transaction that began at offset " + std::to_string(from) + " is open and hides " +
+         text::count(hidden, "offset") +
+         ": consumers get no record from there on before it ends. Find the producer, and let it commit or abort (" +
+         command("describe-producers") + "). If it no longer runs, abort its transaction (" + command("abort") +
+         " --start-offset " + std::to_string(from) + ")";
+}
+
 /// None of its messages is unsettled.
 std::string why_unread(const LaneState& lane) {
   if (!lane.end.why_unknown.empty())
     return "Kafka does not tell where the partition ends, so records may wait there: " + lane.end.why_unknown;
   if (!lane.may_have_unread()) return "nothing holds it: it has no messages";
+  if (const auto hidden = lane.hidden(); hidden > 0)
+    return why_hidden(lane.place.at, lane.end.offsets->readable, hidden);
   return "records below offset " + std::to_string(lane.end.offsets->last) +
          " wait in Kafka, and the consumer does not get them from the broker that leads the partition";
 }

@@ -17,6 +17,12 @@ bool LaneState::may_have_unread() const {
   return end.offsets && next && *next < end.offsets->last;
 }
 
+std::int64_t LaneState::hidden() const {
+  const auto next = lane.position() ? lane.position() : start;
+  return end.offsets && next && *next >= end.offsets->readable ? std::max<std::int64_t>(end.offsets->last - *next, 0)
+                                                               : 0;
+}
+
 bool LaneState::is_held() const {
   if (phase != Phase::open) return false;
   const HandlerBreaker* const breaker = topic.runner.breaker();

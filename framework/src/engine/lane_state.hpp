@@ -83,6 +83,8 @@ struct LaneState {
 
   /// Whether Kafka has records that were not read, or does not tell. Only for a claimed partition.
   [[nodiscard]] bool may_have_unread() const;
+  /// How many offsets a producer's open transaction hides, if it has read all that consumers can read.
+  [[nodiscard]] std::int64_t hidden() const;
   /// Whether its messages may start. Those of paused keys wait in `lane`.
   [[nodiscard]] bool may_start() const noexcept { return phase == Phase::open && !paused && !waits_for_pauses; }
   /// Whether it makes no progress because an operator, or the circuit breaker of its handler, wants that.

@@ -159,5 +159,27 @@ TEST_F(OpenTransactionInLoop, is_no_sign_of_another_log_where_its_records_were_h
   EXPECT_THAT(log_text(), Not(HasSubstr("recreated")));
 }
 
+TEST_F(HangingTransaction, is_reported_with_what_to_do_until_it_ends) {
+  topic("t", 1);
+  produce(4, "m");
+  run(test::kEffect | transactional());
+  ASSERT_TRUE(eventually([&] { return broker->committed({"t", 0}) == 4; })) << log_text();
+  transaction.from = 4;
+  produce(504, "m", 4);
+  ASSERT_TRUE(eventually([&] { return !app->health().problems.empty(); })) << log_text();
+  const auto problem = app->health().problems.front();
+  EXPECT_EQ(problem.at, (TopicPartition{"t", 0}));
+  EXPECT_THAT(problem.reason,
+              HasSubstr("a producer's transaction that began at offset 4 is open and hides 500 offsets"));
+  EXPECT_THAT(problem.reason, HasSubstr("describe-producers --topic t --partition 0"));
+  EXPECT_THAT(problem.reason, HasSubstr("abort --topic t --partition 0 --start-offset 4"));
+  EXPECT_EQ(partition().lag(), 500);
+  EXPECT_TRUE(eventually([&] { return log_text().find("code=partition_stalled") != std::string::npos; })) << log_text();
+  EXPECT_THAT(log_text(), HasSubstr("consumers get no record from there on before it ends"));
+  transaction.from = kNone;
+  EXPECT_TRUE(broker->wait_committed({{"t", 0}, 504}, 20s));
+  EXPECT_TRUE(eventually([&] { return app->health().problems.empty() && partition().lag() == 0; })) << log_text();
+}
+
 }  // namespace
 }  // namespace turnstile
