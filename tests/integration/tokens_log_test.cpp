@@ -4,8 +4,12 @@
 #include <librdkafka/rdkafka.h>
 // after rdkafka.h, which it does not include itself
 #include <librdkafka/rdkafka_mock.h>
+#include <spdlog/logger.h>
+#include <spdlog/sinks/sink.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <thread>
 
 #include "tests/support/eventually.hpp"
@@ -22,7 +26,7 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::int16_t kListOffsetsApi = 2;
+constexpr std::int16_t kProduceApi = 0, kListOffsetsApi = 2;
 
 std::unique_ptr<ports::TokenLog> open_log(const std::string& servers) {
   return kafka::open_token_log({{"bootstrap.servers", servers}}, {.name = "tokens"}, make_logger({"off", "text"}));
@@ -112,25 +116,89 @@ TEST(TokenLogInKafka, gives_a_question_up_in_time_while_its_broker_answers_nothi
   EXPECT_EQ(log->begin(), 0);
 }
 
+/// librdkafka's mock of a broker, with the topic of a token log.
+class MockedLog {
+ public:
+  MockedLog() { EXPECT_EQ(rd_kafka_mock_topic_create(broker_.get(), "tokens", 1, 1), RD_KAFKA_RESP_ERR_NO_ERROR); }
+  [[nodiscard]] std::string servers() const { return rd_kafka_mock_cluster_bootstraps(broker_.get()); }
+  /// The answers to the next `count` requests of this kind.
+  void answer(std::int16_t api, rd_kafka_resp_err_t code, std::size_t count) const {
+    const std::vector<rd_kafka_resp_err_t> errors(count, code);
+    rd_kafka_mock_push_request_errors_array(broker_.get(), api, errors.size(), errors.data());
+  }
+
+ private:
+  const std::unique_ptr<rd_kafka_t, decltype(&rd_kafka_destroy)> host_{
+      rd_kafka_new(RD_KAFKA_PRODUCER, rd_kafka_conf_new(), nullptr, 0), &rd_kafka_destroy};
+  const std::unique_ptr<rd_kafka_mock_cluster_t, decltype(&rd_kafka_mock_cluster_destroy)> broker_{
+      rd_kafka_mock_cluster_new(host_.get(), 1), &rd_kafka_mock_cluster_destroy};
+};
+
 /// The state just after the start of a broker.
 TEST(TokenLogInKafka, asks_again_where_the_broker_does_not_lead_the_partition_yet) {
-  std::array<char, 256> why{};
-  const std::unique_ptr<rd_kafka_t, decltype(&rd_kafka_destroy)> host{
-      rd_kafka_new(RD_KAFKA_PRODUCER, rd_kafka_conf_new(), why.data(), why.size()), &rd_kafka_destroy};
-  const std::unique_ptr<rd_kafka_mock_cluster_t, decltype(&rd_kafka_mock_cluster_destroy)> broker{
-      rd_kafka_mock_cluster_new(host.get(), 1), &rd_kafka_mock_cluster_destroy};
-  ASSERT_EQ(rd_kafka_mock_topic_create(broker.get(), "tokens", 1, 1), RD_KAFKA_RESP_ERR_NO_ERROR);
-  const auto log = open_log(rd_kafka_mock_cluster_bootstraps(broker.get()));
+  const MockedLog broker;
+  const auto log = open_log(broker.servers());
   for (const auto code : {RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION, RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART}) {
-    const std::vector<rd_kafka_resp_err_t> errors(5, code);
-    rd_kafka_mock_push_request_errors_array(broker.get(), kListOffsetsApi, errors.size(), errors.data());
+    broker.answer(kListOffsetsApi, code, 5);
     EXPECT_EQ(log->begin(), 0) << rd_kafka_err2name(code);
   }
-  const std::vector<rd_kafka_resp_err_t> forbidden(1, RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
-  rd_kafka_mock_push_request_errors_array(broker.get(), kListOffsetsApi, forbidden.size(), forbidden.data());
+  broker.answer(kListOffsetsApi, RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, 1);
   const auto asked = Clock::now();
   EXPECT_THROW(static_cast<void>(log->begin()), BrokerError);
   EXPECT_LT(Clock::now() - asked, 5s) << "waiting does not mend that";
+}
+
+/// While it is armed, it holds the thread on which a client ends. `debug = generic` makes librdkafka log that.
+class HoldsEnds final : public spdlog::sinks::sink {
+ public:
+  ~HoldsEnds() override { release(); }
+  void arm() { armed_ = true; }
+  void release() {
+    armed_ = false;
+    armed_.notify_all();
+  }
+  [[nodiscard]] bool holds() const { return held_ > 0; }
+
+  void log(const spdlog::details::log_msg& line) override {
+    if (std::string_view(line.payload.data(), line.payload.size()).find("TERMINATE") == std::string_view::npos) return;
+    if (!armed_) return;
+    ++held_;
+    armed_.wait(true);
+  }
+  void flush() override {}
+  void set_pattern(const std::string&) override {}
+  void set_formatter(std::unique_ptr<spdlog::formatter>) override {}
+
+ private:
+  std::atomic<bool> armed_ = false;
+  std::atomic<int> held_ = 0;
+};
+
+/// The thread of a member also tells handlers that their permits are lost.
+TEST(TokenLogInKafka, a_new_epoch_does_not_wait_for_the_end_of_the_last_one) {
+  const MockedLog broker;
+  const auto holds = std::make_shared<HoldsEnds>();
+  const auto logger = std::make_shared<spdlog::logger>("log", holds);
+  logger->set_level(spdlog::level::debug);
+  const auto log = kafka::open_token_log({{"bootstrap.servers", broker.servers()}, {"debug", "generic"}},
+                                         {.name = "tokens"}, logger);
+  log->seek(0);
+  broker.answer(kProduceApi, RD_KAFKA_RESP_ERR_INVALID_RECORD, 1);
+  holds->arm();
+  log->append("lost");
+  auto longest = Clock::duration::zero();
+  ASSERT_TRUE(eventually([&] {
+    static_cast<void>(log->read(10ms));
+    const auto begin = Clock::now();
+    const bool failed = log->failed();
+    longest = std::max(longest, Clock::now() - begin);
+    return failed;
+  }));
+  ASSERT_TRUE(eventually([&] { return holds->holds(); }));
+  EXPECT_LT(longest, 3s);
+  log->append("record");
+  EXPECT_EQ(read(*log, 1).back().bytes, "record");
+  holds->release();
 }
 
 }  // namespace

@@ -361,8 +361,16 @@ void KafkaTokenLog::open_producer() {
     producer_->forget_events();
     rd_kafka_purge(producer_->handle(),
                    RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT | RD_KAFKA_PURGE_F_NON_BLOCKING);
+    end_elsewhere(std::move(producer_));
   }
   producer_ = Client::open(Role::producer, writer_settings(settings_), logger_, this);
+}
+
+/// A client needs seconds to end while a name server does not answer. The caller's thread tells handlers that their permits
+/// are lost, so it cannot wait.
+void KafkaTokenLog::end_elsewhere(std::shared_ptr<Client> client) {
+  std::erase_if(ending_, [](const auto& end) { return end.wait_for(milliseconds{0}) == std::future_status::ready; });
+  ending_.push_back(std::async(std::launch::async, [client = std::move(client)]() mutable { client.reset(); }));
 }
 
 void KafkaTokenLog::append(std::string bytes) { produce(topic_, {}, bytes, -1); }

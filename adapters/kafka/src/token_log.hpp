@@ -3,6 +3,7 @@
 // linger writes it. It is replaced after any error, so that a late retry of an old producer finds its epoch over.
 
 #include <chrono>
+#include <future>
 #include <memory>
 #include <string>
 #include <vector>
@@ -60,6 +61,7 @@ class KafkaTokenLog final : public ports::TokenLog, private ClientEvents {
   void produce(const std::string& topic, const std::string& key, std::string_view bytes, std::int64_t snapshot_of);
   void fill(std::int64_t up_to, std::vector<Record>& into);
   void open_producer();
+  void end_elsewhere(std::shared_ptr<Client> client);
 
   Settings settings_;
   const std::string topic_;
@@ -68,7 +70,8 @@ class KafkaTokenLog final : public ports::TokenLog, private ClientEvents {
   std::shared_ptr<spdlog::logger> logger_;
   const std::shared_ptr<WakeUpEvent> wake_up_;
   std::shared_ptr<Client> consumer_;
-  std::shared_ptr<Client> producer_;  ///< null until a reader writes
+  std::shared_ptr<Client> producer_;       ///< null until a reader writes
+  std::vector<std::future<void>> ending_;  ///< of earlier producers; the destructor waits for them
   Topic reading_;
   Queue queue_;
   std::int64_t next_ = -1;  ///< position of the next record
