@@ -1,5 +1,6 @@
 // The token log in Kafka while its broker misbehaves.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <librdkafka/rdkafka.h>
 // after rdkafka.h, which it does not include itself
@@ -12,6 +13,7 @@
 #include <atomic>
 #include <thread>
 
+#include "tests/support/captured_log.hpp"
 #include "tests/support/eventually.hpp"
 #include "tests/support/own_kafka.hpp"
 #include "tests/support/token_topic.hpp"
@@ -24,9 +26,10 @@ namespace turnstile::test {
 namespace {
 
 using namespace std::chrono_literals;
+using ::testing::ContainsRegex;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::int16_t kProduceApi = 0, kListOffsetsApi = 2;
+constexpr std::int16_t kProduceApi = 0, kFetchApi = 1, kListOffsetsApi = 2;
 
 std::unique_ptr<ports::TokenLog> open_log(const std::string& servers) {
   return kafka::open_token_log({{"bootstrap.servers", servers}}, {.name = "tokens"}, make_logger({"off", "text"}));
@@ -148,6 +151,20 @@ TEST(TokenLogInKafka, asks_again_where_the_broker_does_not_lead_the_partition_ye
   EXPECT_LT(Clock::now() - asked, 5s) << "waiting does not mend that";
 }
 
+TEST(TokenLogInKafka, a_member_waits_until_it_may_read_again) {
+  const MockedLog broker;
+  CapturedLog lines;
+  const auto log = kafka::open_token_log({{"bootstrap.servers", broker.servers()}}, {.name = "tokens"},
+                                         std::make_shared<spdlog::logger>("log", lines.sink()));
+  broker.answer(kFetchApi, RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, 2);
+  log->seek(0);
+  log->append("record");
+  const auto records = read(*log, 1);
+  ASSERT_EQ(records.size(), 1U);
+  EXPECT_EQ(records.front().bytes, "record");
+  EXPECT_THAT(lines.str(), ContainsRegex("Grant this user Read .*code=kafka_permission_denied"));
+}
+
 /// While it is armed, it holds the thread on which a client ends. `debug = generic` makes librdkafka log that.
 class HoldsEnds final : public spdlog::sinks::sink {
  public:
@@ -199,6 +216,15 @@ TEST(TokenLogInKafka, a_new_epoch_does_not_wait_for_the_end_of_the_last_one) {
   log->append("record");
   EXPECT_EQ(read(*log, 1).back().bytes, "record");
   holds->release();
+}
+
+TEST(TokenLogInKafka, a_command_reports_that_it_may_not_read) {
+  const MockedLog broker;
+  const auto log =
+      kafka::find_token_log({{"bootstrap.servers", broker.servers()}}, "tokens", make_logger({"off", "text"}));
+  broker.answer(kFetchApi, RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, 2);
+  log->seek(0);
+  EXPECT_THROW(static_cast<void>(read(*log, 1)), BrokerError);
 }
 
 }  // namespace

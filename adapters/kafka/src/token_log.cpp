@@ -7,6 +7,8 @@
 #include <thread>
 
 #include "edges.hpp"
+#include "error_code.hpp"
+#include "errors.hpp"
 #include "hand_over.hpp"
 #include "token_topic.hpp"
 #include "topics.hpp"
@@ -313,15 +315,15 @@ void KafkaTokenLog::look_whether_it_is_gone() {
 /// This member would miss the records, while others read and apply them. So it reads the batch again until it succeeds.
 void KafkaTokenLog::unreadable(const rd_kafka_message_t& record) {
   const auto now = std::chrono::steady_clock::now();
-  if (unreadable_since_ == std::chrono::steady_clock::time_point{}) {
-    unreadable_since_ = now;
-    log_warning(consumer_->logger(), Code::token_log_unreadable,
-                fmt::format("{}: position {} cannot be read: {}. Reading it again", name(), next_,
-                            rd_kafka_message_errstr(&record)));
-  }
   const bool is_damaged =
       record.err == RD_KAFKA_RESP_ERR__BAD_MSG || record.err == RD_KAFKA_RESP_ERR__BAD_COMPRESSION ||
       record.err == RD_KAFKA_RESP_ERR_INVALID_MSG || record.err == RD_KAFKA_RESP_ERR__NOT_IMPLEMENTED;
+  // The time in which a batch was kept from this member does not count for one that is damaged.
+  if (std::exchange(found_damaged_, is_damaged) != is_damaged) unreadable_since_ = {};
+  if (unreadable_since_ == std::chrono::steady_clock::time_point{}) {
+    unreadable_since_ = now;
+    tell_unreadable(record);
+  }
   if (is_damaged && now - unreadable_since_ >= kUnreadableForGood) {
     throw TokenLogBroken(fmt::format(
         "{}: position {} could not be read for {} ms ({}): it is unknown which members hold permits. {}", name(), next_,
@@ -335,6 +337,21 @@ void KafkaTokenLog::unreadable(const rd_kafka_message_t& record) {
   read_again_at_ = now + kReadAgainEvery;
 }
 
+void KafkaTokenLog::tell_unreadable(const rd_kafka_message_t& record) const {
+  const char* const why = rd_kafka_message_errstr(&record);
+  if (!for_good(record.err)) {
+    log_warning(consumer_->logger(), Code::token_log_unreadable,
+                fmt::format("{}: position {} cannot be read: {}. Reading it again", name(), next_, why));
+    return;
+  }
+  log_error(consumer_->logger(), code_of(record.err),
+            fmt::format("the token log cannot be read from position {} on: {} Until it can be, this process starts no "
+                        "handler under a limit once its lease is over; then it continues by itself",
+                        next_, explain(record.err, why, consumer_->where(topic_))));
+}
+
+/// A member waits until a right that it lacks is back: it may be missing for a moment only, and its lease bounds what it
+/// starts meanwhile. A reader reports it.
 void KafkaTokenLog::look_at_error(const rd_kafka_message_t& record) {
   switch (record.err) {
     case RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET:
@@ -343,7 +360,7 @@ void KafkaTokenLog::look_at_error(const rd_kafka_message_t& record) {
     case RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION:
     case RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART: throw gone();
     default:
-      if (for_good(record.err))
+      if (use_ == LogUse::reader && for_good(record.err))
         throw broker_error(record.err, rd_kafka_message_errstr(&record), consumer_->where(topic_));
       unreadable(record);
   }

@@ -50,6 +50,7 @@ class KafkaTokenLog final : public ports::TokenLog, private ClientEvents {
   void look_at_error(const rd_kafka_message_t& record);
   void look_where_it_begins();
   void unreadable(const rd_kafka_message_t& record);
+  void tell_unreadable(const rd_kafka_message_t& record) const;
   [[nodiscard]] std::string what_to_do(std::string_view of_a_member) const;
   void look_whether_it_is_gone();
   [[nodiscard]] TokenLogBroken gone() const;
@@ -81,6 +82,7 @@ class KafkaTokenLog final : public ports::TokenLog, private ClientEvents {
   std::chrono::steady_clock::time_point read_again_at_{};  ///< when to read again
   /// Since when a record is unreadable. The epoch of the clock: all records were readable.
   std::chrono::steady_clock::time_point unreadable_since_{};
+  bool found_damaged_ = false;  ///< the unreadable record: its bytes are damaged
   bool failed_ = false;
   bool out_of_range_ = false;  ///< next_ does not exist
   bool may_be_gone_ = false;   ///< a writer got such an error
