@@ -10,6 +10,7 @@
 #include "error_code.hpp"
 #include "errors.hpp"
 #include "hand_over.hpp"
+#include "token_log_settings.hpp"
 #include "token_topic.hpp"
 #include "topics.hpp"
 #include "turnstile/log.hpp"
@@ -19,7 +20,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr int kAskTimeoutMs = 10'000;
+constexpr int kAskTimeoutMs = kTokenLogRequestMs;
 constexpr milliseconds kAskTimeout{kAskTimeoutMs};
 constexpr milliseconds kAskOnceMoreAfter{100};
 constexpr std::size_t kMostEvents = 1'024;
@@ -32,41 +33,7 @@ constexpr milliseconds kLookTimeout{500};
 // permit pools close at the member's own deadline.
 constexpr milliseconds kReadAgainEvery{200};
 constexpr milliseconds kUnreadableForGood{5'000};
-// How long an append may be in flight before its fate is unknown. Then a new epoch begins.
-constexpr const char* kDeliveryTimeoutMs = "5000";
 const std::string snapshot_key = "state";
-
-Settings reader_settings(Settings settings, LogUse use) {
-  // A missing position must be noticed, not skipped. No record here is transactional. Another program's open
-  // transaction in this topic must not block its readers.
-  settings["auto.offset.reset"] = "error";
-  settings["isolation.level"] = "read_uncommitted";
-  settings["fetch.error.backoff.ms"] = "50";
-  // All readers must notice a damaged batch, not only those that cannot decode its bytes.
-  settings["check.crcs"] = "true";
-  // After this time a silent connection is given up; librdkafka's default is 60 s.
-  settings.try_emplace("socket.timeout.ms", std::to_string(kAskTimeoutMs));
-  if (use == LogUse::reader) {
-    // A log may end with markers of another program's transaction, after which no record comes. Members need not know
-    // that at once, and would be woken twice for each record.
-    settings["enable.partition.eof"] = "true";
-    // A request for a topic must not create it.
-    settings["allow.auto.create.topics"] = "false";
-  }
-  return settings;
-}
-
-Settings writer_settings(Settings settings) {
-  settings["enable.idempotence"] = "true";
-  settings.erase("queue.buffering.max.ms");
-  settings["linger.ms"] = "0";
-  settings["message.max.bytes"] = "16777216";  // the size of a snapshot; the topic has the same setting
-  settings.erase("message.timeout.ms");
-  settings["delivery.timeout.ms"] = kDeliveryTimeoutMs;
-  settings.erase("compression.type");
-  settings["compression.codec"] = "none";
-  return settings;
-}
 
 std::string reason(rd_kafka_resp_err_t code, const std::string& topic) {
   std::string text = rd_kafka_err2str(code);
@@ -93,7 +60,8 @@ KafkaTokenLog::KafkaTokenLog(const Settings& settings, std::string topic, std::u
       use_(use),
       logger_(std::move(logger)),
       wake_up_(std::make_shared<WakeUpEvent>()),
-      consumer_(Client::open(Role::consumer, reader_settings(settings, use), logger_, nullptr, {wake_up_})) {
+      consumer_(Client::open(Role::consumer, token_log_reader_settings(settings, use == LogUse::reader), logger_,
+                             nullptr, {wake_up_})) {
   if (use == LogUse::member) open_producer();
 }
 
@@ -154,7 +122,7 @@ std::optional<ports::TokenLog::Snapshot> KafkaTokenLog::snapshot(std::int64_t be
 /// Uses a client of its own, which learns the end of the partition, and keeps no records afterwards.
 std::optional<ports::TokenLog::Snapshot> KafkaTokenLog::last_snapshot(const std::string& topic, std::int64_t from,
                                                                       std::int64_t before) const {
-  Settings settings = reader_settings(settings_, LogUse::reader);
+  Settings settings = token_log_reader_settings(settings_, true);
   settings["queued.max.messages.kbytes"] = "1024";
   const auto client = Client::open(Role::consumer, settings, logger_);
   const Topic handle{rd_kafka_topic_new(client->handle(), topic.c_str(), nullptr)};
@@ -380,7 +348,7 @@ void KafkaTokenLog::open_producer() {
                    RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT | RD_KAFKA_PURGE_F_NON_BLOCKING);
     end_elsewhere(std::move(producer_));
   }
-  producer_ = Client::open(Role::producer, writer_settings(settings_), logger_, this);
+  producer_ = Client::open(Role::producer, token_log_writer_settings(settings_), logger_, this);
 }
 
 /// A client needs seconds to end while a name server does not answer. The caller's thread tells handlers that their permits
