@@ -5,6 +5,7 @@
 
 #include "tokens/parts.hpp"
 #include "tokens/planted.hpp"
+#include "tokens/records.hpp"
 
 namespace turnstile::tokens {
 
@@ -366,24 +367,14 @@ void Member::begin_life() {
 }
 
 void Member::send(Micros now, decltype(Event::body) body) {
-  events_.push_back({.member = id_, .epoch = epoch_, .seq = ++seq_, .body = std::move(body)});
-  unread_.push_back({.event = events_.back(), .at = now});
+  for (Body& piece : in_records(std::move(body))) {
+    events_.push_back({.member = id_, .epoch = epoch_, .seq = ++seq_, .body = std::move(piece)});
+    unread_.push_back({.event = events_.back(), .at = now});
+  }
 }
 
 std::vector<Event> Member::take_events() { return std::exchange(events_, {}); }
 std::vector<Order> Member::take_orders() { return std::exchange(orders_, {}); }
-
-Micros Member::reserve_until() const {
-  if (phase_ != Phase::joined || renewed_at_ == 0) return 0;
-  const Micros lasts = Micros{settings_.about.reserve_ms} * 1'000;
-  return renewed_at_ + lasts - lasts / settings_.margin_divisor;
-}
-
-Count Member::reserved(const State& state, const std::string& limiter) const {
-  const auto use = uses_.find(limiter);
-  if (phase_ != Phase::joined || use == uses_.end() || use->second.closing || use->second.letting_go) return 0;
-  return state.reserved(limiter, id_);
-}
 
 Micros Member::heard_until() const {
   if (!rested_ || phase_ != Phase::joined || renewed_at_ == 0) return open_until();

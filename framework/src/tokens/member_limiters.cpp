@@ -36,6 +36,18 @@ bool Member::is_refused(const std::string& limiter) const {
   return use != uses_.end() && use->second.refused;
 }
 
+Micros Member::reserve_until() const {
+  if (phase_ != Phase::joined || renewed_at_ == 0) return 0;
+  const Micros lasts = Micros{settings_.about.reserve_ms} * 1'000;
+  return renewed_at_ + lasts - lasts / settings_.margin_divisor;
+}
+
+Count Member::reserved(const State& state, const std::string& limiter) const {
+  const auto use = uses_.find(limiter);
+  if (phase_ != Phase::joined || use == uses_.end() || use->second.closing || use->second.letting_go) return 0;
+  return state.reserved(limiter, id_);
+}
+
 /// The state has no holding of this member: its account starts again.
 void Member::start_over(const std::string& name, LimiterUse& use) {
   use.known = use.letting_go = false;

@@ -8,6 +8,8 @@
 
 #include <memory>
 
+#include "tokens/wire.hpp"
+
 namespace turnstile::tokens {
 namespace {
 
@@ -22,10 +24,15 @@ constexpr Micros kMargin = kLease / 8;
 /// A log, and members that read each record at once. Their pools obey each order at once.
 class TokensMember : public ::testing::Test {
  protected:
-  Member& add(const std::string& client) {
+  Member& add(const std::string& client, std::uint32_t most_limiters = 0) {
     MemberSettings settings;
-    settings.about = {
-        .host = "host", .pid = 1, .client = client, .lease_ms = kLease / kMs, .weight = 1, .knows = kNewestVersion};
+    settings.about = {.host = "host",
+                      .pid = 1,
+                      .client = client,
+                      .lease_ms = kLease / kMs,
+                      .weight = 1,
+                      .knows = kNewestVersion,
+                      .most_limiters = most_limiters};
     settings.next_id = [this] { return ++last_id_; };
     settings.checkpoint_every = 4;
     members_.push_back(std::make_unique<Member>(std::move(settings)));
@@ -94,6 +101,18 @@ TEST_F(TokensMember, asks_and_is_told_to_open) {
   want(member, 3);
   EXPECT_EQ(held(member), 3U);
   EXPECT_THAT(orders_, ElementsAre(Order{Order::Kind::open, "psp", 3}));
+}
+
+TEST_F(TokensMember, joins_with_more_limiters_than_one_record_can_name) {
+  Member& member = add("a", kMostLimiters);
+  const auto name_of = [](int i) { return std::to_string(i) + std::string(220, 'x'); };
+  for (int i = 0; i < 4'700; ++i) member.declare(name_of(i), 4, false);
+  settle();
+  EXPECT_EQ(state_.limiters.size(), 4'701U);
+  for (const Event& event : log_) EXPECT_LE(encode(event).size(), kLongestRecord);
+  member.demand(name_of(4'699), {.wants = 3});
+  settle();
+  EXPECT_EQ(state_.held(name_of(4'699), member.id()), 3U);
 }
 
 TEST_F(TokensMember, takes_a_wish_back_that_nobody_has_any_more_while_others_wait) {
