@@ -292,8 +292,9 @@ void DomainMember::carry_out(std::vector<tokens::Order> orders) {
 void DomainMember::report(Micros now, bool state_changed) {
   reports_.expired(member_.expired());
   const bool open = member_.phase() == tokens::Member::Phase::joined && member_.heard_until() > now;
-  if (reports_.is_news(open)) {
-    if (!open) same_log_.doubt();
+  if (std::exchange(heard_, open) != open && !open) same_log_.doubt();
+  // A process that was suspended has logged it, and usually hears of the log in a moment. That is no silence of the log.
+  if (reports_.is_news(open) && !member_.is_catching_up(now)) {
     Count reserved = 0;
     for (const auto& [name, named] : limiters_) reserved += reserve_of(name);
     std::uint64_t taken = 0;

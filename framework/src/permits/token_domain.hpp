@@ -129,7 +129,7 @@ class DomainMember final : public std::enable_shared_from_this<DomainMember> {
   tokens::State state_;
   tokens::Member member_;
   NamedLimiters limiters_, moved_;
-  bool limiters_changed_ = false, opened_said_ = false, stopping_ = false;
+  bool limiters_changed_ = false, opened_said_ = false, stopping_ = false, heard_ = false;
   std::map<std::pair<std::string, TopicPartition>, tokens::Partition> claimed_;  ///< by group
   LimitChanges changes_;
   std::optional<tokens::Opened> to_open_;  ///< what opens this part

@@ -230,10 +230,13 @@ LimitersHealth DomainMember::health() const {
   if (tokens::is_directory(state_) && limiters_.empty()) return {};  // it only follows the log
   const std::string why =
       reports_.write_failure().empty() ? std::string() : " (writing failed: " + reports_.write_failure() + ")";
-  return {LimitersHealth::State::cut_off,
-          (joined ? "nothing that this process wrote to " + log_->name() + " has come back within its lease"
-                  : "this process has not joined the token domain of " + log_->name() + " yet") +
-              why};
+  return {
+      LimitersHealth::State::cut_off,
+      (!joined ? "this process has not joined the token domain of " + log_->name() + " yet"
+       : member_.is_catching_up(now())
+           ? "this process was suspended, or waited for the log, and has not read " + log_->name() + " up to now yet"
+           : "nothing that this process wrote to " + log_->name() + " has come back within its lease") +
+          why};
 }
 
 }  // namespace turnstile::detail

@@ -388,4 +388,8 @@ Micros Member::open_until() const {
   return renewed_at_ + settings_.lease() - margin_of(settings_);
 }
 
+bool Member::is_catching_up(Micros now) const {
+  return phase_ == Phase::joined && renewed_at_ == 0 && now < trusted_from_ + settings_.lease();
+}
+
 }  // namespace turnstile::tokens

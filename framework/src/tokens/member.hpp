@@ -71,6 +71,8 @@ class Member {
   [[nodiscard]] Micros open_until() const;
   /// From then on the log counts as silent: it should have read back what it has sent. Later than open_until() at rest.
   [[nodiscard]] Micros heard_until() const;
+  /// See distrust(): nothing that it has sent since has been read back, but it has not waited for a lease yet.
+  [[nodiscard]] bool is_catching_up(Micros now) const;
   /// Nothing may start on its reserve at this time or later, unless newer records are read.
   [[nodiscard]] Micros reserve_until() const;
   /// Permits of the limiter that it may use while the log is unavailable.
@@ -82,12 +84,10 @@ class Member {
   [[nodiscard]] bool was_rejected() const { return rejected_; }  ///< it is halted, and the log is not damaged
   [[nodiscard]] MemberId id() const { return id_; }
   [[nodiscard]] std::uint32_t epoch() const { return epoch_; }
-  /// The time by which tick() must be called.
-  [[nodiscard]] Micros next_tick() const { return next_tick_; }
+  [[nodiscard]] Micros next_tick() const { return next_tick_; }  ///< by then, tick() must be called
   /// A position up to which two members have had the same state.
   [[nodiscard]] Position agreed() const { return checkpoints_.agreed(); }
-  /// How often other members expired it.
-  [[nodiscard]] std::uint64_t expired() const { return expired_; }
+  [[nodiscard]] std::uint64_t expired() const { return expired_; }  ///< how often other members expired it
 
  private:
   struct Sent {

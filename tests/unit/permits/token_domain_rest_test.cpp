@@ -1,18 +1,25 @@
 // A member of a domain that does nothing, or can do nothing, for long.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <utility>
 
-#include "tests/unit/permits/token_domain_fixture.hpp"
+#include "tests/support/captured_log.hpp"
+#include "tests/unit/permits/divided_fixture.hpp"
 
 namespace turnstile {
 namespace {
 
 using namespace std::chrono_literals;
 using test::Cluster;
+using test::DividedCluster;
+using test::DomainByHand;
 using test::eventually;
 using test::take_all;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 /// A permit's number shows how many lives its pool has had. Each of them costs memory and time.
 TEST(TokenDomain, an_outage_of_the_log_is_one_loss_however_long_it_lasts) {
@@ -48,6 +55,35 @@ TEST(TokenDomain, a_member_at_rest_counts_as_available_and_starts_again_at_once)
   EXPECT_EQ(a->health().state, LimitersHealth::State::working);
   EXPECT_TRUE(a->log()->available);
   EXPECT_EQ(take_all(*psp, 2).size(), 2U);
+}
+
+TEST(TokenDomain, a_pause_that_is_shorter_than_the_lease_is_no_silence_of_the_log) {
+  test::CapturedLog lines;
+  DividedCluster cluster;
+  cluster.quiet = std::make_shared<spdlog::logger>("t", lines.sink());
+  cluster.settings.lease = 20s;
+  DomainByHand process{testing::open_parts(cluster.log), cluster};
+  const auto psp = process.domain->open("psp", 2);
+  const auto held = process.take(*psp, 1);
+  process.suspended += 2'000'000;
+  process.round();
+  EXPECT_THAT(process.domain->health().why, HasSubstr("was suspended"));
+  EXPECT_TRUE(eventually([&] {
+    process.round();
+    return process.domain->health().state == LimitersHealth::State::working;
+  }));
+  EXPECT_THAT(lines.str(), AllOf(HasSubstr("code=member_paused"), Not(HasSubstr("code=token_log_silent"))));
+
+  cluster.log->part(0)->away(true);
+  process.suspended += 2'000'000;
+  process.round();
+  EXPECT_THAT(lines.str(), Not(HasSubstr("code=token_log_silent")));
+  for (int i = 0; i < 24; ++i) {
+    process.suspended += 900'000;
+    process.round();
+  }
+  EXPECT_THAT(lines.str(), HasSubstr("code=token_log_silent"));
+  EXPECT_THAT(process.domain->health().why, HasSubstr("has come back within its lease"));
 }
 
 }  // namespace
