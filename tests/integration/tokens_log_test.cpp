@@ -7,6 +7,7 @@
 #include <librdkafka/rdkafka_mock.h>
 #include <spdlog/logger.h>
 #include <spdlog/sinks/sink.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -117,6 +118,35 @@ TEST(TokenLogInKafka, gives_a_question_up_in_time_while_its_broker_answers_nothi
   EXPECT_LT(Clock::now() - frozen, 15s);
   kafka.thaw();
   EXPECT_EQ(log->begin(), 0);
+}
+
+/// Brokers refuse a record whose sender's clock is an hour ahead (message.timestamp.after.max.ms), unless they stamp it.
+TEST(TokenLogInKafka, takes_records_of_a_clock_that_is_ahead) {
+  if (kafka_servers().empty()) GTEST_SKIP() << "no Apache Kafka: TURNSTILE_TEST_KAFKA is not set";
+  const std::string topic = "tokens-ahead-" + std::to_string(::getpid());
+  const auto log = kafka::open_token_log({{"bootstrap.servers", kafka_servers()}}, {.name = topic}, nullptr);
+  log->seek(0);
+  rd_kafka_conf_t* conf = rd_kafka_conf_new();
+  std::array<char, 256> why{};
+  rd_kafka_conf_set(conf, "bootstrap.servers", kafka_servers().c_str(), why.data(), why.size());
+  const std::unique_ptr<rd_kafka_t, decltype(&rd_kafka_destroy)> producer{
+      rd_kafka_new(RD_KAFKA_PRODUCER, conf, why.data(), why.size()), &rd_kafka_destroy};
+  const auto ahead = std::chrono::system_clock::now() + 2h;
+  std::string text = "record";
+  std::array<rd_kafka_vu_t, 4> fields{};
+  fields[0].vtype = RD_KAFKA_VTYPE_TOPIC;
+  fields[0].u.cstr = topic.c_str();
+  fields[1].vtype = RD_KAFKA_VTYPE_PARTITION;
+  fields[1].u.i32 = 0;
+  fields[2].vtype = RD_KAFKA_VTYPE_VALUE;
+  fields[2].u.mem = {text.data(), text.size()};
+  fields[3].vtype = RD_KAFKA_VTYPE_TIMESTAMP;
+  fields[3].u.i64 = std::chrono::duration_cast<std::chrono::milliseconds>(ahead.time_since_epoch()).count();
+  ASSERT_EQ(rd_kafka_produceva(producer.get(), fields.data(), fields.size()), nullptr);
+  rd_kafka_flush(producer.get(), 10'000);
+  const auto records = read(*log, 1);
+  ASSERT_EQ(records.size(), 1U);
+  EXPECT_EQ(records.front().bytes, "record");
 }
 
 /// librdkafka's mock of a broker, with the topic of a token log.

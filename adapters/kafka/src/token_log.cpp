@@ -35,10 +35,17 @@ constexpr milliseconds kReadAgainEvery{200};
 constexpr milliseconds kUnreadableForGood{5'000};
 const std::string snapshot_key = "state";
 
-std::string reason(rd_kafka_resp_err_t code, const std::string& topic) {
+std::string reason(rd_kafka_resp_err_t code, const std::string& topic, const Settings& settings) {
   std::string text = rd_kafka_err2str(code);
   if (code == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED) text += "; grant this user Write on topic " + topic;
   if (code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE) text += "; raise max.message.bytes of topic " + topic;
+  if (code == RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP) {
+    text += fmt::format(
+        "; the clock of this machine, or of the broker, is wrong. To let the broker stamp the records: kafka-configs.sh "
+        "--bootstrap-server {} --alter --entity-type topics --entity-name {} --add-config "
+        "message.timestamp.type=LogAppendTime",
+        setting(settings, "bootstrap.servers"), topic);
+  }
   return text;
 }
 
@@ -389,7 +396,7 @@ void KafkaTokenLog::on_delivered(const rd_kafka_message_t& record) noexcept {
 void KafkaTokenLog::not_written(rd_kafka_resp_err_t code) {
   failed_ = true;
   may_be_gone_ = may_be_gone_ || says_gone(code);
-  why_failed_ = reason(code, topic_);
+  why_failed_ = reason(code, topic_, settings_);
 }
 
 void KafkaTokenLog::not_saved(std::int64_t position, rd_kafka_resp_err_t code) noexcept try {
@@ -400,7 +407,7 @@ void KafkaTokenLog::not_saved(std::int64_t position, rd_kafka_resp_err_t code) n
       consumer_->logger(), Code::snapshot_not_saved,
       fmt::format("the snapshot of position {} could not be saved in topic {}: {}. Until one is, the token log {} "
                   "grows, and a member that joins reads all of it",
-                  position, snapshot_topic(topic_), reason(code, snapshot_topic(topic_)), topic_));
+                  position, snapshot_topic(topic_), reason(code, snapshot_topic(topic_), settings_), topic_));
 } catch (...) {  // only a log line is lost
 }
 

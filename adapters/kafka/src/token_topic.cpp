@@ -25,6 +25,9 @@ constexpr milliseconds kSettled{1'000}, kLookAgain{100};
 // No record may be deleted by time: a domain that rested for longer would lose its log. Members delete the records that
 // a snapshot covers.
 constexpr const char* kRetentionMs = "-1";
+// Brokers stamp the records. They refuse those that a member stamped, if its clock is an hour ahead
+// (message.timestamp.after.max.ms).
+constexpr const char* kTimestamps = "LogAppendTime";
 // The largest snapshot: 1,000 members with 20 limiters and 65,536 partitions have 4 MB.
 constexpr const char* kMostBytes = "16777216";
 // Kafka never compacts the segment that it writes to: this many bytes of old snapshots stay, or this long.
@@ -107,8 +110,11 @@ class Topics {
     }
   }
   static std::map<std::string, std::string> wanted(const std::string& policy) {
-    if (policy == "delete") return {{"cleanup.policy", policy}, {"retention.ms", kRetentionMs}};
+    if (policy == "delete") {
+      return {{"cleanup.policy", policy}, {"retention.ms", kRetentionMs}, {"message.timestamp.type", kTimestamps}};
+    }
     return {{"cleanup.policy", policy},
+            {"message.timestamp.type", kTimestamps},
             {"max.message.bytes", kMostBytes},
             {"segment.bytes", kSnapshotSegmentBytes},
             {"segment.ms", kSnapshotSegmentMs}};
@@ -120,18 +126,21 @@ class Topics {
     for (const auto& [key, value] : wanted(policy)) command += fmt::format(" --config {}={}", key, value);
     return command;
   }
+  /// What happens without the setting.
+  static std::string_view without(std::string_view key) {
+    if (key == "retention.ms") return ", or a domain that is stopped for longer than that cannot start again";
+    if (key == "message.timestamp.type") return ", or a member whose clock is an hour ahead cannot write";
+    return "";
+  }
   /// Settings that are wrong, but that a domain survives for a while.
   void advise(const std::string& name, const std::string& policy) {
     for (const auto& [key, value] : wanted(policy)) {
       const auto is = topic_setting(*client_, name, key, kWait);
       if (!is || *is == value) continue;
-      log_warning(
-          client_->logger(), Code::token_log_misconfigured,
-          fmt::format("topic {} has {}={}; it should be {}{}: kafka-configs.sh --bootstrap-server {} --alter "
-                      "--entity-type topics --entity-name {} --add-config {}={}",
-                      name, key, *is, value,
-                      policy == "delete" ? ", or a domain that is stopped for longer than that cannot start again" : "",
-                      brokers_, name, key, value));
+      log_warning(client_->logger(), Code::token_log_misconfigured,
+                  fmt::format("topic {} has {}={}; it should be {}{}: kafka-configs.sh --bootstrap-server {} --alter "
+                              "--entity-type topics --entity-name {} --add-config {}={}",
+                              name, key, *is, value, without(key), brokers_, name, key, value));
     }
   }
 
