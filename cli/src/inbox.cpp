@@ -9,6 +9,7 @@
 #include "database.hpp"
 #include "inspection.hpp"
 #include "text.hpp"
+#include "turnstile/shell.hpp"
 
 namespace turnstile::cli {
 
@@ -46,8 +47,8 @@ void print_claims(const std::string& id, const std::vector<postgres::ClaimedMess
     if (claim.state == "parked" || claim.state == "unknown") {
       fmt::print(
           "  it is unknown whether it took effect: check the system that it affects, then\n"
-          "  turnstile inbox unpark {} --handler {} --done    or --rerun\n",
-          id, one_line(claim.handler, 60));
+          "  turnstile inbox unpark {} {} --done    or --rerun\n",
+          id, text::shell_option("--handler", claim.handler, "NAME"));
     }
   }
 }

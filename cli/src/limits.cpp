@@ -12,6 +12,7 @@
 #include "limiter_json.hpp"
 #include "operator_name.hpp"
 #include "turnstile/error.hpp"
+#include "turnstile/shell.hpp"
 
 namespace turnstile::cli {
 
@@ -210,7 +211,8 @@ void print_change(const std::string& name, const PermitsView::Entry* before, con
   if (after->configured.empty())
     fmt::print("no running member has this limiter: the limit applies to members that start later\n");
   else
-    fmt::print("configured: {}; that is in effect again after: turnstile limits unset {}\n", configured(*after), shown);
+    fmt::print("configured: {}; that is in effect again after: turnstile limits unset {}\n", configured(*after),
+               text::shell_operand(name, "NAME"));
 }
 
 /// Waits until it is in effect, and prints the effective limit.
@@ -295,7 +297,8 @@ void add_limits(Verb app, Command& command) {
   set_verb.add_flag("--ahead", options->ahead, "although no running member has a limiter of this name yet");
   add_change_options(set_verb, *options);
   set_verb.footer(fmt::format(
-      "{}\nLowered below what is in use: running handlers keep their permits, and no handler starts until it fits.",
+      "{}\nLowered below what is in use: running handlers keep their permits, and no handler starts until it fits.\n"
+      "Write -- before a NAME that begins with -, and other options before that.",
       kRule));
   set_verb.runs(command, [options, set_verb](const Global& global) {
     return change(global, *options, parse_limit(number_of(*options, set_verb.rest())));

@@ -17,6 +17,7 @@
 #include "turnstile/postgres/store.hpp"
 #include "turnstile/replay.hpp"
 #include "turnstile/sender.hpp"
+#include "turnstile/shell.hpp"
 
 namespace turnstile::cli {
 
@@ -91,8 +92,8 @@ std::string caution(const postgres::DeadSummary& summary) {
   if (is(summary.reason, DeadReason::duplicate) || is(summary.reason, DeadReason::mismatch)) {
     return fmt::format(
         "  (its id has taken effect: it is refused again unless the id is forgotten: turnstile inbox forget {} "
-        "--handler {} --yes; where the offset is the id, it runs)",
-        summary.id ? summary.id->text() : "ID", one_line(summary.handler, 60));
+        "{} --yes; where the offset is the id, it runs)",
+        summary.id ? summary.id->text() : "ID", text::shell_option("--handler", summary.handler, "NAME"));
   }
   return "";
 }

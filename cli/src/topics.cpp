@@ -10,10 +10,10 @@
 #include "operator_name.hpp"
 #include "output.hpp"
 #include "pause_json.hpp"
-#include "shell.hpp"
 #include "text.hpp"
 #include "turnstile/ports/store.hpp"
 #include "turnstile/postgres/store.hpp"
+#include "turnstile/shell.hpp"
 
 namespace turnstile::cli {
 
@@ -132,7 +132,7 @@ ports::PausedPart part_of(const TopicsOptions& options) {
   return part;
 }
 
-std::string topic_word(const std::string& topic) { return shell_word(topic).value_or("TOPIC"); }
+std::string topic_word(const std::string& topic) { return text::shell_word(topic).value_or("TOPIC"); }
 
 void warn_unknown(const std::string& topic, const std::vector<std::string>& known) {
   std::string names;
@@ -150,9 +150,9 @@ std::string how_to_resume(const TopicsOptions& options) {
   std::string command = "turnstile topics resume " + topic_word(options.part.topic);
   if (options.part.partition) command += fmt::format(" --partition {}", *options.part.partition);
   if (options.key.empty()) return command;
-  const auto key = options.key.size() > kLongestKeyInCommand ? std::nullopt : shell_word(options.key);
-  if (!key) return command + " --key KEY, where KEY is the key that you gave";
-  return command + (key->starts_with('-') ? " --key=" : " --key ") + *key;
+  if (options.key.size() > kLongestKeyInCommand || !text::shell_word(options.key))
+    return command + " --key KEY, where KEY is the key that you gave";
+  return command + " " + text::shell_option("--key", options.key, "KEY");
 }
 
 void warn_unclaimed(const std::string& topic, std::int32_t partition, std::int32_t last, const std::string& resume) {

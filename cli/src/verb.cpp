@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <optional>
 #include <utility>
@@ -65,7 +66,11 @@ void Verb::footer(const std::string& text) const { app_->footer(text); }
 
 void Verb::allow_rest() const { app_->allow_extras(); }
 
-std::vector<std::string> Verb::rest() const { return app_->remaining(); }
+std::vector<std::string> Verb::rest() const {
+  auto rest = app_->remaining();
+  if (const auto mark = std::find(rest.begin(), rest.end(), "--"); mark != rest.end()) rest.erase(mark);
+  return rest;
+}
 
 void Verb::runs(Command& command, std::function<Exit(const Global&)> action) const {
   app_->callback(

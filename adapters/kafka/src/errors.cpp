@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "error_code.hpp"
+#include "turnstile/shell.hpp"
 
 namespace turnstile::kafka {
 namespace {
@@ -30,8 +31,8 @@ std::string remedy(rd_kafka_resp_err_t code, const Where& at) {
     case RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED:
       return fmt::format(
           "Grant this user Read on the group (kafka-acls.sh --add --allow-principal User:… --operation Read "
-          "--group {}), or set another group.id.",
-          group);
+          "{}), or set another group.id.",
+          text::shell_option("--group", group, "GROUP"));
     case RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED:
       return "Grant this user IdempotentWrite on the cluster (brokers below 2.8), or set enable.idempotence to false.";
     case RD_KAFKA_RESP_ERR__AUTHENTICATION:

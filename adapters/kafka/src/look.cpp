@@ -10,6 +10,7 @@
 #include "turnstile/kafka/broker.hpp"
 #include "turnstile/kafka/limiters.hpp"
 #include "turnstile/kafka/version.hpp"
+#include "turnstile/shell.hpp"
 #include "turnstile/text.hpp"
 #include "turnstile/token_reader.hpp"
 
@@ -287,11 +288,11 @@ void look_at_members(const TokenReader& reader, const PermitsView& view, Finding
   for (const auto& entry : view.limiters) {
     const std::string subject = "limiter " + entry.limiter;
     if (entry.set == 0) {
-      findings.warning(
-          subject,
-          fmt::format("is paused: no handler starts under it, and members wait for {}",
-                      count(entry.waiting(), "permit")),
-          fmt::format("turnstile limits set {} N, or turnstile limits unset {}", entry.limiter, entry.limiter));
+      findings.warning(subject,
+                       fmt::format("is paused: no handler starts under it, and members wait for {}",
+                                   count(entry.waiting(), "permit")),
+                       fmt::format("turnstile limits set {0} N, or turnstile limits unset {0}",
+                                   text::shell_operand(entry.limiter, "NAME")));
     } else if (entry.held() > entry.limit) {
       findings.warning(
           subject,

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "delivery/dead_letters.hpp"
+#include "turnstile/shell.hpp"
 
 namespace turnstile::detail {
 
@@ -44,10 +45,11 @@ bool DeadLetterStreaks::tell_of(const OwnedPartition& place) {
 std::string remedy_for(DeadReason reason, const TopicPlan& plan, bool rows) {
   const std::string restart = ". Then restart the consumers";
   const auto replay = [&] {
-    const std::string text = restart + ". After that, for the messages that are dead letters already: ";
+    const std::string then = restart + ". After that, for the messages that are dead letters already: ";
     if (rows)
-      return text + "turnstile dlq replay --all --topic " + plan.topic + " --reason " + std::string(to_text(reason));
-    return text + "publish the records in the topic '" + plan.dead_letter.value_or("") + "' to '" + plan.topic +
+      return then + "turnstile dlq replay --all " + text::shell_option("--topic", plan.topic, "TOPIC") + " --reason " +
+             std::string(to_text(reason));
+    return then + "publish the records in the topic '" + plan.dead_letter.value_or("") + "' to '" + plan.topic +
            "' again";
   };
   const std::string section = "[topics." + plan.topic + "]";

@@ -11,6 +11,7 @@
 #include "delivery/reasons.hpp"
 #include "message/message_id.hpp"
 #include "support/failpoint.hpp"
+#include "turnstile/shell.hpp"
 
 namespace turnstile::detail {
 
@@ -152,7 +153,7 @@ void LeasedRun::not_claimed(UnitItem& item) {
                      "earlier time, or somebody moved that offset forward"
                    : "its lease ended while it was claimed") +
                ": whether it took effect is not known; look, and then: turnstile inbox unpark " + item.id->text() +
-               " --handler " + unit_.plan().handler + " --done | --rerun",
+               " " + text::shell_option("--handler", unit_.plan().handler, "NAME") + " --done | --rerun",
            item.work->attempt});
       unit_.memory().drop_unrecorded(*item.id);
       break;

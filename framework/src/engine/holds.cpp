@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "turnstile/shell.hpp"
 #include "turnstile/text.hpp"
 
 namespace turnstile::detail {
@@ -127,8 +128,9 @@ std::string Holds::why_no_permit(const TopicState& topic) const {
   const auto limit = limits_.find(&topic);
   if (limit == limits_.end()) return "it waits for a permit of limiter '" + name + "'";
   if (limit->second.limit == 0) {
-    return "limiter '" + name + "' is paused, its limit is 0: turnstile limits set " + name +
-           " N, or turnstile limits unset " + name + ", lets handlers start again";
+    const std::string word = text::shell_operand(name, "NAME");
+    return "limiter '" + name + "' is paused, its limit is 0: turnstile limits set " + word +
+           " N, or turnstile limits unset " + word + ", lets handlers start again";
   }
   return "it waits for a permit of limiter '" + name + "': of " + std::to_string(limit->second.limit) +
          " at once this process uses " + std::to_string(limit->second.in_use) +

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "turnstile/error.hpp"
+#include "turnstile/shell.hpp"
 #include "turnstile/text.hpp"
 
 namespace turnstile::detail {
@@ -16,7 +17,7 @@ constexpr std::chrono::milliseconds kAgainSoon{100};
 
 std::string how_to_resume(const ports::PausedPart& part) {
   if (part.key) return "turnstile topics list shows the key, and turnstile topics resume ends the pause";
-  return "turnstile topics resume " + part.topic +
+  return "turnstile topics resume " + text::shell_word(part.topic).value_or("TOPIC") +
          (part.partition ? " --partition " + std::to_string(*part.partition) : "") + " ends the pause";
 }
 

@@ -4,6 +4,7 @@
 
 #include "tokens/parts.hpp"
 #include "tokens/snapshot.hpp"
+#include "turnstile/shell.hpp"
 
 namespace turnstile::detail {
 
@@ -29,8 +30,8 @@ std::string commands_of_operators(const tokens::State& state) {
   std::string commands;
   for (const auto& [limiter, entry] : state.limiters) {
     if (!entry.set) continue;
-    commands += (commands.empty() ? "turnstile limits set " : "; turnstile limits set ") + limiter + " " +
-                std::to_string(*entry.set) + " --ahead";
+    commands += (commands.empty() ? "turnstile limits set --ahead " : "; turnstile limits set --ahead ") +
+                text::shell_operand(limiter, "NAME") + " " + std::to_string(*entry.set);
   }
   return commands;
 }

@@ -29,7 +29,7 @@ class DomainSnapshots {
   tokens::Position saved_ = tokens::kNowhere, trimmed_ = tokens::kNowhere;
 };
 
-/// "turnstile limits set psp 0 --ahead; …": the commands for the limits that operators have set. They also work before
+/// "turnstile limits set --ahead psp 0; …": the commands for the limits that operators have set. They also work before
 /// a member has opened the limiter in the new log. Empty: none.
 std::string commands_of_operators(const tokens::State& state);
 

@@ -1,13 +1,13 @@
-// Words for sh in the commands that the command line prints.
+// Words for sh in the commands that logs, errors and the command line print.
 
-#include "cli/src/shell.hpp"
+#include "turnstile/shell.hpp"
 
 #include <gtest/gtest.h>
 
 #include <array>
 #include <cstdio>
 
-namespace turnstile::cli {
+namespace turnstile::text {
 namespace {
 
 /// What sh makes of the word.
@@ -34,5 +34,15 @@ TEST(ShellWord, is_what_sh_reads_as_the_text) {
   EXPECT_EQ(shell_word("a\n"), std::nullopt);
 }
 
+TEST(ShellWord, is_no_option_behind_the_mark) {
+  EXPECT_EQ(shell_operand("a b", "NAME"), "'a b'");
+  EXPECT_EQ(shell_operand("--help", "NAME"), "-- --help");
+  EXPECT_EQ(shell_operand("-x y", "NAME"), "-- '-x y'");
+  EXPECT_EQ(shell_operand(std::string_view("a\0b", 3), "NAME"), "NAME");
+  EXPECT_EQ(shell_option("--handler", "a b", "NAME"), "--handler 'a b'");
+  EXPECT_EQ(shell_option("--handler", "-1", "NAME"), "--handler=-1");
+  EXPECT_EQ(shell_option("--handler", std::string_view("a\0b", 3), "NAME"), "--handler NAME");
+}
+
 }  // namespace
-}  // namespace turnstile::cli
+}  // namespace turnstile::text
