@@ -28,6 +28,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::int16_t kProduceApi = 0, kFetchApi = 1, kListOffsetsApi = 2;
@@ -193,6 +194,19 @@ TEST(TokenLogInKafka, a_member_waits_until_it_may_read_again) {
   ASSERT_EQ(records.size(), 1U);
   EXPECT_EQ(records.front().bytes, "record");
   EXPECT_THAT(lines.str(), ContainsRegex("Grant this user Read .*code=kafka_permission_denied"));
+}
+
+TEST(TokenLogInKafka, tells_what_a_compacted_topic_refuses) {
+  const MockedLog broker;
+  const auto log = open_log(broker.servers());
+  log->seek(0);
+  broker.answer(kProduceApi, RD_KAFKA_RESP_ERR_INVALID_RECORD, 1);
+  log->append("record");
+  ASSERT_TRUE(eventually([&] {
+    static_cast<void>(log->read(10ms));
+    return log->failed();
+  }));
+  EXPECT_THAT(log->why_failed(), HasSubstr("--entity-name tokens --add-config cleanup.policy=delete"));
 }
 
 /// While it is armed, it holds the thread on which a client ends. `debug = generic` makes librdkafka log that.

@@ -37,6 +37,13 @@ const std::string snapshot_key = "state";
 
 std::string reason(rd_kafka_resp_err_t code, const std::string& topic, const Settings& settings) {
   std::string text = rd_kafka_err2str(code);
+  if (code == RD_KAFKA_RESP_ERR_INVALID_RECORD && !topic.ends_with(snapshot_topic(""))) {
+    text += fmt::format(
+        "; a compacted topic refuses records without a key, so check that the topic's cleanup.policy is delete. To set "
+        "it: kafka-configs.sh --bootstrap-server {} --alter --entity-type topics --entity-name {} --add-config "
+        "cleanup.policy=delete",
+        setting(settings, "bootstrap.servers"), topic);
+  }
   if (code == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED) text += "; grant this user Write on topic " + topic;
   if (code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE) text += "; raise max.message.bytes of topic " + topic;
   if (code == RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP) {
