@@ -413,7 +413,7 @@ void KafkaTokenLog::not_saved(std::int64_t position, rd_kafka_resp_err_t code) n
   log_warning(
       consumer_->logger(), Code::snapshot_not_saved,
       fmt::format("the snapshot of position {} could not be saved in topic {}: {}. Until one is, the token log {} "
-                  "grows, and a member that joins reads all of it",
+                  "grows, and if the snapshots before it were deleted, no member can join",
                   position, snapshot_topic(topic_), reason(code, snapshot_topic(topic_), settings_), topic_));
 } catch (...) {  // only a log line is lost
 }

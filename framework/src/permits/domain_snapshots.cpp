@@ -69,10 +69,14 @@ tokens::State DomainSnapshots::newest(const tokens::State& first) {
     return std::move(*state);
   }
   if (begin == 0) return first;
-  throw TokenLogBroken(log_.name() + " begins at position " + std::to_string(begin) +
-                       ", and no snapshot reaches that far (" + std::to_string(found) +
-                       " were found): it is unknown which members hold permits. Stop all members of the domain, delete "
-                       "the topic and its snapshots, then start the members again");
+  throw TokenLogBroken(
+      log_.name() + " begins at position " + std::to_string(begin) + ", and no snapshot reaches that far (" +
+      std::to_string(found) +
+      " were found), so this process cannot know which members hold permits. If members of the domain run, wait: they save "
+      "a snapshot within " +
+      std::to_string(every_) +
+      " records of the log. Then start this process again. If no member "
+      "runs, delete the topic and its snapshots, then start the members again");
 }
 
 void DomainSnapshots::keep(const tokens::State& state, const tokens::Member& member) {

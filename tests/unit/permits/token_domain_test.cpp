@@ -167,7 +167,7 @@ TEST(TokenDomain, a_log_without_its_beginning_and_without_a_snapshot_is_refused_
     FAIL() << "it joined";
   } catch (const TokenLogBroken& error) {
     EXPECT_NE(std::string(error.what()).find("begins at position 2"), std::string::npos) << error.what();
-    EXPECT_NE(std::string(error.what()).find("Stop all members"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("wait: they save a snapshot within"), std::string::npos) << error.what();
   }
 }
 
