@@ -130,8 +130,8 @@ Client::~Client() {
   if (ending->wait(kLongestEnd - kQuietEnd)) return;
   log_warning(
       logger(), Code::kafka_shutdown_incomplete,
-      fmt::format("kafka {}: librdkafka {} did not end its threads (2.0.2 does not, if a topic that it consumed was "
-                  "deleted). They run until the process ends. Nothing is lost.",
+      fmt::format("kafka {}: librdkafka {} did not end its threads in time. They wait for a name server that does not "
+                  "answer, or a topic that it consumed was deleted (2.0.2 never ends them then). Nothing is lost.",
                   state_->brokers, rd_kafka_version_str()));
 }
 
