@@ -215,6 +215,18 @@ TEST_F(CliLimits, a_misspelt_limiter_is_refused_unless_it_is_set_ahead) {
   EXPECT_TRUE(says_limit(*smtp, 7));
 }
 
+TEST_F(CliLimits, any_name_can_be_set_and_is_quoted_in_commands) {
+  const auto billing = join("billing");
+  const auto blanks = billing->open("a b; echo HACKED", 16), dashes = billing->open("--help", 16);
+  ASSERT_TRUE(eventually([&] { return billing->permits().limiters.size() == 2; }));
+  EXPECT_THAT(cli_.run("limits", "set", "a b; echo HACKED", "3").out,
+              HasSubstr("after: turnstile limits unset 'a b; echo HACKED'\n"));
+  EXPECT_TRUE(says_limit(*blanks, 3));
+  EXPECT_THAT(cli_.run("limits", "set", "--", "--help", "3").out,
+              HasSubstr("after: turnstile limits unset -- --help\n"));
+  EXPECT_TRUE(says_limit(*dashes, 3));
+}
+
 TEST_F(CliLimits, permits_shows_who_holds_what_and_when_it_comes_back) {
   const auto billing = join("billing");
   const auto psp = billing->open("psp", 64);
