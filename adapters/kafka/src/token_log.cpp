@@ -81,7 +81,9 @@ KafkaTokenLog::KafkaTokenLog(const Settings& settings, std::string topic, std::u
 
 KafkaTokenLog::~KafkaTokenLog() {
   stop();
-  if (producer_) producer_->forget_events();
+  if (!producer_) return;
+  producer_->forget_events();
+  end_elsewhere(std::move(producer_));  // at the same time as earlier ones
 }
 
 std::string KafkaTokenLog::name() const {
