@@ -40,6 +40,7 @@ std::string commands_of_operators(const tokens::State& state) {
 tokens::State DomainSnapshots::newest(const tokens::State& first) {
   const std::int64_t begin = log_.begin();
   int found = 0, too_old = 0;
+  std::optional<tokens::State> earlier;  // the newest snapshot of an earlier topic of this name
   for (auto kept = log_.snapshot(); kept && too_old < kOldSnapshots; kept = log_.snapshot(kept->number)) {
     ++found;
     auto state = tokens::restore(kept->bytes);
@@ -54,20 +55,13 @@ tokens::State DomainSnapshots::newest(const tokens::State& first) {
       ++too_old;
       continue;
     }
-    const std::int64_t end = log_.end();
-    if (state->last >= end) {  // a snapshot of an earlier topic of this name
-      const std::string commands = commands_of_operators(*state);
-      run_log_.warn(
-          Code::token_log_recreated,
-          "a snapshot of the token log was made at position " + std::to_string(state->last) + ", but " + log_.name() +
-              " ends at " + std::to_string(end) + ": the topic was recreated since, and the snapshot is ignored" +
-              (commands.empty()
-                   ? std::string()
-                   : ". The limits that operators had set in it are not in effect; to set them again: " + commands));
-      continue;
+    if (state->last < log_.end()) {
+      if (earlier) report_recreated(*earlier);
+      return std::move(*state);
     }
-    return std::move(*state);
+    if (!earlier) earlier = std::move(*state);
   }
+  if (earlier) report_recreated(*earlier);
   if (begin == 0) return first;
   throw TokenLogBroken(
       log_.name() + " begins at position " + std::to_string(begin) + ", and no snapshot reaches that far (" +
@@ -77,6 +71,16 @@ tokens::State DomainSnapshots::newest(const tokens::State& first) {
       std::to_string(every_) +
       " records of the log. Then start this process again. If no member "
       "runs, delete the topic and its snapshots, then start the members again");
+}
+
+void DomainSnapshots::report_recreated(const tokens::State& earlier) const {
+  const std::string commands = commands_of_operators(earlier);
+  std::string text = log_.name() +
+                     " was deleted and created again: its newest snapshot belongs to an earlier topic of "
+                     "this name, and is ignored";
+  if (!commands.empty())
+    text += ". The limits that operators had set in it are not in effect; to set them again: " + commands;
+  run_log_.warn(Code::token_log_recreated, text);
 }
 
 void DomainSnapshots::keep(const tokens::State& state, const tokens::Member& member) {

@@ -17,12 +17,15 @@ class DomainSnapshots {
       : log_(log), run_log_(run_log), every_(every) {}
 
   /// The newest readable snapshot of this part from which the log continues, or `first`, the state before the log's first
-  /// record. Throws TokenLogBroken if there is no such snapshot, and the log does not begin at 0.
+  /// record. Throws TokenLogBroken if there is no such snapshot, and the log does not begin at 0. If the newest snapshots
+  /// belong to an earlier topic of this name, it reports once which limits operators had set there.
   tokens::State newest(const tokens::State& first);
   /// Stores a snapshot and trims the log, if it is time.
   void keep(const tokens::State& state, const tokens::Member& member);
 
  private:
+  void report_recreated(const tokens::State& earlier) const;
+
   ports::TokenLog& log_;
   const RunLog& run_log_;
   const std::int64_t every_;
