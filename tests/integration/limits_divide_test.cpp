@@ -1,9 +1,14 @@
 // turnstile limits divide, on Apache Kafka, with members of a domain in this process.
 
 #include <gmock/gmock.h>
+#include <spdlog/spdlog.h>
 
+#include "permits/domain_snapshots.hpp"
 #include "tests/integration/cli_domain.hpp"
+#include "tests/support/captured_log.hpp"
 #include "tokens/parts.hpp"
+#include "tokens/snapshot.hpp"
+#include "tokens/state.hpp"
 #include "tokens/wire.hpp"
 #include "turnstile/kafka/admin.hpp"
 
@@ -181,6 +186,36 @@ TEST_F(LimitsDivide, partitions_that_were_added_by_hand_are_put_to_use) {
   }
   EXPECT_EQ(json("limits", "divide", "3")["was_divided"], true);
   EXPECT_TRUE(kafka::open_token_log_part(settings(), {.name = topic_}, 2, nullptr));
+}
+
+/// The new topic has one partition, and the snapshots lie in four.
+TEST_F(LimitsDivide, the_limits_of_a_divided_log_that_was_deleted_are_reported) {
+  { const auto one = join("one"); }
+  EXPECT_EQ(cli_.run("limits", "divide", "4").code, 0);
+  tokens::State home;
+  home.part = tokens::part_of("psp", 4);
+  home.parts = 4;
+  home.division = 1;
+  home.last = 64;
+  home.limiters["psp"].set = 0;
+  {
+    const auto log = kafka::open_token_log_part(settings(), {.name = topic_}, home.part, nullptr);
+    log->save(home.last, tokens::save(home));
+    log->flush(10s);
+    EXPECT_EQ(log->saved(), home.last);
+  }
+  kafka::delete_topic(settings(), topic_);
+  const CapturedLog lines;
+  const auto logger = std::make_shared<spdlog::logger>("new", lines.sink());
+  std::shared_ptr<TokenDomain> domain;
+  EXPECT_TRUE(eventually([&] {
+    try {
+      domain = kafka::open_limiters(settings(), {.name = topic_}, {.client = "new"}, logger);
+    } catch (const BrokerError&) {  // the topic is still being deleted
+    }
+    return domain != nullptr;
+  }));
+  EXPECT_THAT(lines.str(), AllOf(HasSubstr("divided into 4 parts"), HasSubstr(detail::commands_of_operators(home))));
 }
 
 TEST_F(LimitsDivide, two_operators_at_once_divide_it_once) {

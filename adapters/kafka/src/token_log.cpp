@@ -94,24 +94,24 @@ std::string KafkaTokenLog::name() const {
 // --- reading
 // -----------------------------------------------------------------------------------------------------------
 
-std::int64_t KafkaTokenLog::ask_for(std::int64_t edge, const std::string& topic, milliseconds patience) const {
+std::int64_t KafkaTokenLog::ask_for(std::int64_t edge, const TopicPartition& at, milliseconds patience) const {
   const auto until = std::chrono::steady_clock::now() + patience;
   for (;;) {
     const auto left = std::chrono::ceil<milliseconds>(until - std::chrono::steady_clock::now());
-    const auto [code, offset] = ask_for_edge(*consumer_, {topic, partition_}, edge, left);
+    const auto [code, offset] = ask_for_edge(*consumer_, at, edge, left);
     if (!code) return offset;
     // A broker that has just come back may not lead the partition yet, or not know it.
     if (for_good(code) || std::chrono::steady_clock::now() + kAskOnceMoreAfter >= until) {
       consumer_->hear_failures();
-      throw consumer_->no_answer(code, "requesting its first and last offset", topic);
+      throw consumer_->no_answer(code, "requesting its first and last offset", at.topic);
     }
     std::this_thread::sleep_for(kAskOnceMoreAfter);
   }
 }
 
-std::int64_t KafkaTokenLog::begin() { return ask_for(RD_KAFKA_OFFSET_BEGINNING, topic_, kAskTimeout); }
+std::int64_t KafkaTokenLog::begin() { return ask_for(RD_KAFKA_OFFSET_BEGINNING, {topic_, partition_}, kAskTimeout); }
 
-std::int64_t KafkaTokenLog::end() { return ask_for(RD_KAFKA_OFFSET_END, topic_, kAskTimeout); }
+std::int64_t KafkaTokenLog::end() { return ask_for(RD_KAFKA_OFFSET_END, {topic_, partition_}, kAskTimeout); }
 
 std::optional<std::int64_t> KafkaTokenLog::known_end() const {
   std::int64_t low = RD_KAFKA_OFFSET_INVALID, high = RD_KAFKA_OFFSET_INVALID;
@@ -119,43 +119,56 @@ std::optional<std::int64_t> KafkaTokenLog::known_end() const {
   return code || high < 0 ? std::nullopt : std::optional(high);
 }
 
+std::optional<ports::TokenLog::Snapshot> KafkaTokenLog::snapshot(std::int64_t before) {
+  if (!topic_exists(*consumer_, snapshot_topic(topic_))) return std::nullopt;
+  return newest_snapshot(partition_, before);
+}
+
+std::uint32_t KafkaTokenLog::snapshot_parts() {
+  return static_cast<std::uint32_t>(shape(*consumer_, snapshot_topic(topic_), kAskTimeout).partitions);
+}
+
+std::optional<ports::TokenLog::Snapshot> KafkaTokenLog::snapshot_of(std::uint32_t part) {
+  return newest_snapshot(static_cast<std::int32_t>(part), kNewest);
+}
+
 /// Reads from the end, one at a time: only the newest snapshots are needed, and before compaction the topic can contain
 /// thousands.
-std::optional<ports::TokenLog::Snapshot> KafkaTokenLog::snapshot(std::int64_t before) {
-  const std::string topic = snapshot_topic(topic_);
-  if (!topic_exists(*consumer_, topic)) return std::nullopt;
-  const auto low = ask_for(RD_KAFKA_OFFSET_BEGINNING, topic, kAskTimeout);
-  before = std::min(before, ask_for(RD_KAFKA_OFFSET_END, topic, kAskTimeout));
+std::optional<ports::TokenLog::Snapshot> KafkaTokenLog::newest_snapshot(std::int32_t partition,
+                                                                        std::int64_t before) const {
+  const TopicPartition at{snapshot_topic(topic_), partition};
+  const auto low = ask_for(RD_KAFKA_OFFSET_BEGINNING, at, kAskTimeout);
+  before = std::min(before, ask_for(RD_KAFKA_OFFSET_END, at, kAskTimeout));
   // Compaction leaves gaps, so the record before an offset can be far below it.
   for (std::int64_t step = 1; before > low; step *= 2) {
     const std::int64_t from = std::max(low, before - step);
-    if (auto found = last_snapshot(topic, from, before)) return found;
+    if (auto found = last_snapshot(at, from, before)) return found;
     before = from;
   }
   return std::nullopt;
 }
 
 /// Uses a client of its own, which learns the end of the partition, and keeps no records afterwards.
-std::optional<ports::TokenLog::Snapshot> KafkaTokenLog::last_snapshot(const std::string& topic, std::int64_t from,
+std::optional<ports::TokenLog::Snapshot> KafkaTokenLog::last_snapshot(const TopicPartition& at, std::int64_t from,
                                                                       std::int64_t before) const {
   Settings settings = token_log_reader_settings(settings_, true);
   settings["queued.max.messages.kbytes"] = "1024";
   const auto client = Client::open(Role::consumer, settings, logger_);
-  const Topic handle{rd_kafka_topic_new(client->handle(), topic.c_str(), nullptr)};
-  if (rd_kafka_consume_start(handle.get(), partition_, from) != 0)
-    throw broker_error(rd_kafka_last_error(), "", client->where(topic));
-  const auto stop = [&](const void*) { rd_kafka_consume_stop(handle.get(), partition_); };
+  const Topic handle{rd_kafka_topic_new(client->handle(), at.topic.c_str(), nullptr)};
+  if (rd_kafka_consume_start(handle.get(), at.partition, from) != 0)
+    throw broker_error(rd_kafka_last_error(), "", client->where(at.topic));
+  const auto stop = [&](const void*) { rd_kafka_consume_stop(handle.get(), at.partition); };
   const std::unique_ptr<const void, decltype(stop)> stopping{handle.get(), stop};
   std::optional<Snapshot> found;
   auto until = std::chrono::steady_clock::now() + milliseconds{kAskTimeoutMs};
   while (true) {
-    const RecordPtr record{rd_kafka_consume(handle.get(), partition_, kAskTimeoutMs)};
+    const RecordPtr record{rd_kafka_consume(handle.get(), at.partition, kAskTimeoutMs)};
     client->hear_failures();
     if (!record || std::chrono::steady_clock::now() > until)
-      throw client->no_answer(RD_KAFKA_RESP_ERR__TIMED_OUT, "reading snapshots", topic);
+      throw client->no_answer(RD_KAFKA_RESP_ERR__TIMED_OUT, "reading snapshots", at.topic);
     if (record->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) return found;
     if (record->err) {
-      if (for_good(record->err)) throw broker_error(record->err, "reading snapshots", client->where(topic));
+      if (for_good(record->err)) throw broker_error(record->err, "reading snapshots", client->where(at.topic));
       continue;
     }
     if (record->offset >= before) return found;
@@ -257,7 +270,7 @@ TokenLogTrimmed KafkaTokenLog::trimmed(std::int64_t low) const {
 void KafkaTokenLog::look_where_it_begins() {
   std::int64_t low = 0;
   try {
-    low = ask_for(RD_KAFKA_OFFSET_BEGINNING, topic_, kLookTimeout);
+    low = ask_for(RD_KAFKA_OFFSET_BEGINNING, {topic_, partition_}, kLookTimeout);
   } catch (const BrokerError&) {
     return;  // no answer: not known yet
   }

@@ -25,6 +25,8 @@ class KafkaTokenLog final : public ports::TokenLog, private ClientEvents {
   ~KafkaTokenLog() override;
 
   std::optional<Snapshot> snapshot(std::int64_t before = kNewest) override;
+  std::uint32_t snapshot_parts() override;
+  std::optional<Snapshot> snapshot_of(std::uint32_t part) override;
   std::int64_t begin() override;
   std::int64_t end() override;
   [[nodiscard]] std::optional<std::int64_t> known_end() const override;
@@ -45,7 +47,8 @@ class KafkaTokenLog final : public ports::TokenLog, private ClientEvents {
   void start(std::int64_t position);
   void stop();
   void take(const rd_kafka_message_t& record, std::vector<Record>& into);
-  [[nodiscard]] std::optional<Snapshot> last_snapshot(const std::string& topic, std::int64_t from,
+  [[nodiscard]] std::optional<Snapshot> newest_snapshot(std::int32_t partition, std::int64_t before) const;
+  [[nodiscard]] std::optional<Snapshot> last_snapshot(const TopicPartition& at, std::int64_t from,
                                                       std::int64_t before) const;
   void look_at_error(const rd_kafka_message_t& record);
   void look_where_it_begins();
@@ -55,7 +58,7 @@ class KafkaTokenLog final : public ports::TokenLog, private ClientEvents {
   void look_whether_it_is_gone();
   [[nodiscard]] TokenLogBroken gone() const;
   [[nodiscard]] TokenLogTrimmed trimmed(std::int64_t low) const;
-  [[nodiscard]] std::int64_t ask_for(std::int64_t edge, const std::string& topic,
+  [[nodiscard]] std::int64_t ask_for(std::int64_t edge, const TopicPartition& at,
                                      std::chrono::milliseconds patience) const;
   void not_written(rd_kafka_resp_err_t code);
   void not_saved(std::int64_t position, rd_kafka_resp_err_t code) noexcept;

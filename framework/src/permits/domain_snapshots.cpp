@@ -1,9 +1,13 @@
 #include "permits/domain_snapshots.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <utility>
 
+#include "tokens/apply.hpp"
 #include "tokens/parts.hpp"
 #include "tokens/snapshot.hpp"
+#include "tokens/wire.hpp"
 #include "turnstile/shell.hpp"
 
 namespace turnstile::detail {
@@ -15,6 +19,9 @@ constexpr std::ptrdiff_t kSnapshotWriters = 2;
 /// The search ends after this number of snapshots from before the log's beginning. A member that reads late writes old
 /// snapshots one after another while it catches up. They come after the snapshot for which the log was trimmed.
 constexpr int kOldSnapshots = 64;
+/// How long it waits for records that the log has, and how often in a row.
+constexpr std::chrono::milliseconds kLookForRecords{100};
+constexpr int kMostSilent = 50;
 
 /// How many members joined before this one. 0 if it has not joined.
 std::ptrdiff_t older_members(const tokens::State& state, tokens::MemberId id) {
@@ -44,23 +51,26 @@ tokens::State DomainSnapshots::newest(const tokens::State& first) {
   for (auto kept = log_.snapshot(); kept && too_old < kOldSnapshots; kept = log_.snapshot(kept->number)) {
     ++found;
     auto state = tokens::restore(kept->bytes);
-    if (!state || !tokens::is_same_part(*state, first)) {
+    if (!state || state->part != first.part) {
       run_log_.warn(Code::token_log_unreadable,
                     "a snapshot of the token log, " + log_.name() +
-                        (state ? ", belongs to another part or another division of it (" : ", cannot be read (") +
+                        (state ? ", belongs to another part of it (" : ", cannot be read (") +
                         std::to_string(kept->bytes.size()) + " bytes); trying the one before it");
       continue;
     }
-    if (state->last + 1 < begin) {
-      ++too_old;
-      continue;
-    }
-    if (state->last < log_.end()) {
-      if (earlier) report_recreated(*earlier);
-      return std::move(*state);
+    if (tokens::is_same_part(*state, first)) {
+      if (state->last + 1 < begin) {
+        ++too_old;
+        continue;
+      }
+      if (state->last < log_.end()) {
+        if (earlier) report_recreated(*earlier);
+        return std::move(*state);
+      }
     }
     if (!earlier) earlier = std::move(*state);
   }
+  if (first.part == 0 && begin == 0) look_at_other_parts(earlier, first);
   if (earlier) report_recreated(*earlier);
   if (begin == 0) return first;
   throw TokenLogBroken(
@@ -73,11 +83,63 @@ tokens::State DomainSnapshots::newest(const tokens::State& first) {
       "runs, delete the topic and its snapshots, then start the members again");
 }
 
+/// Absent: the log could not be read up to its end.
+std::optional<tokens::State> DomainSnapshots::at_end(tokens::State state) {
+  const std::int64_t end = log_.end();
+  if (state.last + 1 < end) log_.seek(state.last + 1);
+  try {
+    for (int silent = 0; state.last + 1 < end && silent < kMostSilent; ++silent) {
+      for (const auto& record : log_.read(kLookForRecords)) {
+        if (record.position != state.last + 1) continue;
+        tokens::apply(state, record.position, tokens::decode(record.bytes));
+        silent = 0;
+      }
+    }
+  } catch (const TokenLogTrimmed&) {  // others have stored a snapshot meanwhile
+    return std::nullopt;
+  }
+  return state.last + 1 < end ? std::nullopt : std::optional(std::move(state));
+}
+
+/// Part 0 has no snapshot of this log. A topic that was created again begins undivided, and the snapshots of the earlier
+/// one lie in all its parts. What they have is added to `earlier`. If this log is divided, each part reports its own, so
+/// `earlier` keeps only the limiters whose home has no snapshot.
+void DomainSnapshots::look_at_other_parts(std::optional<tokens::State>& earlier, const tokens::State& first) {
+  const std::uint32_t parts = log_.snapshot_parts();
+  if (parts <= 1) return;
+  const auto now = at_end(first);
+  const bool is_undivided = now && now->parts == 1;
+  if (!is_undivided && !earlier) return;
+  bool is_first = !earlier || earlier->parts == 1;
+  for (std::uint32_t part = 1; part < parts; ++part) {
+    const auto kept = log_.snapshot_of(part);
+    auto state = kept ? tokens::restore(kept->bytes) : std::nullopt;
+    if (!state || state->part != part) continue;
+    if (!earlier) earlier.emplace();
+    if (is_undivided && std::exchange(is_first, false)) {
+      earlier->parts = state->parts;
+      earlier->division = state->division;
+    }
+    // It may be of a topic before the earlier one.
+    if (is_undivided && earlier->division != state->division) continue;
+    std::erase_if(earlier->limiters,
+                  [&](const auto& limiter) { return tokens::part_of(limiter.first, state->parts) == part; });
+    if (is_undivided) earlier->limiters.merge(state->limiters);
+  }
+  if (is_undivided || !earlier) return;
+  earlier->parts = 1;
+  if (commands_of_operators(*earlier).empty()) earlier.reset();
+}
+
 void DomainSnapshots::report_recreated(const tokens::State& earlier) const {
-  const std::string commands = commands_of_operators(earlier);
+  const bool was_divided = tokens::is_directory(earlier);
+  const std::string parts = std::to_string(earlier.parts), commands = commands_of_operators(earlier);
   std::string text = log_.name() +
                      " was deleted and created again: its newest snapshot belongs to an earlier topic of "
-                     "this name, and is ignored";
+                     "this name" +
+                     (was_divided ? ", which was divided into " + parts + " parts" : std::string()) +
+                     ", and is ignored";
+  if (was_divided) text += ". To divide this log again: turnstile limits divide " + parts;
   if (!commands.empty())
     text += ". The limits that operators had set in it are not in effect; to set them again: " + commands;
   run_log_.warn(Code::token_log_recreated, text);

@@ -61,6 +61,8 @@ inline const PermitsView::Entry* find(const PermitsView& view, const std::string
 struct PassedOn : ports::TokenLog {
   explicit PassedOn(std::unique_ptr<ports::TokenLog> of) : log(std::move(of)) {}
   std::optional<Snapshot> snapshot(std::int64_t before) override { return log->snapshot(before); }
+  std::uint32_t snapshot_parts() override { return log->snapshot_parts(); }
+  std::optional<Snapshot> snapshot_of(std::uint32_t part) override { return log->snapshot_of(part); }
   std::int64_t begin() override { return log->begin(); }
   std::int64_t end() override { return log->end(); }
   void seek(std::int64_t position) override { log->seek(position); }

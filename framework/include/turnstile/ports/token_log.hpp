@@ -55,6 +55,11 @@ class TokenLog {
   /// The newest snapshot with a number below `before`. Absent: there is none. Throws BrokerError, also on a timeout: it
   /// never reports "none" for "not yet".
   virtual std::optional<Snapshot> snapshot(std::int64_t before = kNewest) = 0;
+  /// The number of parts that can have snapshots. It is larger than the number of the log's parts if an earlier log of
+  /// this name had more. Throws BrokerError.
+  virtual std::uint32_t snapshot_parts() { return 1; }
+  /// The newest snapshot of any part below snapshot_parts(). Throws as snapshot().
+  virtual std::optional<Snapshot> snapshot_of([[maybe_unused]] std::uint32_t part) { return {}; }
   /// The first position in the log. Throws BrokerError.
   virtual std::int64_t begin() = 0;
   /// The position that the next record will have. Throws BrokerError.
