@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/support/own_postgres.hpp"
 #include "tests/support/postgres_schema.hpp"
 #include "tests/support/running.hpp"
 #include "tests/support/world.hpp"
@@ -18,53 +19,6 @@ namespace turnstile::test {
 namespace {
 
 using namespace std::chrono_literals;
-
-/// A PostgreSQL of the test's own, so that what happens to it affects no other test.
-class OwnPostgres {
- public:
-  OwnPostgres() {
-    char folder[] = "/tmp/turnstile-pg-XXXXXX";
-    if (::mkdtemp(folder) == nullptr) throw std::runtime_error("no folder in /tmp");
-    root_ = folder;
-    run("start");
-    std::ifstream answer(root_ + "/answer");
-    std::string line;
-    std::getline(answer, line);
-    url_ = line.substr(line.find('=') + 1);
-  }
-  ~OwnPostgres() {
-    run("stop");
-    std::filesystem::remove_all(root_);
-  }
-  OwnPostgres(const OwnPostgres&) = delete;
-  OwnPostgres& operator=(const OwnPostgres&) = delete;
-
-  [[nodiscard]] const std::string& url() const noexcept { return url_; }
-  /// The copy is like a backup, or like a replica that is far behind.
-  void keep_copy() {
-    run("kill");
-    std::filesystem::remove_all(root_ + "/copy");
-    EXPECT_EQ(std::system(("cp -a " + root_ + "/pg/data " + root_ + "/copy").c_str()), 0);
-    run("restart");
-  }
-  void go_back_to_copy() {
-    run("kill");
-    std::filesystem::remove_all(root_ + "/pg/data");
-    EXPECT_EQ(std::system(("cp -a " + root_ + "/copy " + root_ + "/pg/data").c_str()), 0);
-    run("restart");
-  }
-  /// Runs a command of tests/support/scratch-postgres.
-  void run(const std::string& verb, const std::string& more = {}) {
-    const std::string command = std::string(TURNSTILE_SOURCE_DIR) + "/tests/support/scratch-postgres " + verb + " " +
-                                root_ + "/pg " + more + " > " + root_ + "/answer 2>&1";
-    const int status = std::system(command.c_str());
-    EXPECT_EQ(status, 0) << command;
-  }
-
- private:
-  std::string root_;
-  std::string url_;
-};
 
 constexpr const char* kAway =
     "PostgreSQL cannot be used. Handlers that need it start again once it answers; polling continues";
