@@ -286,7 +286,8 @@ TEST_F(CliDoctor, many_claims_in_doubt_are_named_by_the_oldest_of_them) {
       "SELECT 1, gen_random_uuid(), 'claimed', gen_random_uuid(), 1, 1, n, now() - n * interval '1 hour', now() - interval '1 minute' "
       "FROM generate_series(1, 8) n");
   // The handler of this message had not begun, so the next consumer runs it.
-  sql("UPDATE claim SET unbegun_by = owner, unbegun_in = pg_postmaster_start_time() WHERE record_offset = 8");
+  sql("UPDATE claim SET unbegun_by = owner, unbegun_in = pg_postmaster_start_time() + interval '1 microsecond' * "
+      "coalesce(pg_last_wal_replay_lsn() - '0/0', 0)::float8 WHERE record_offset = 8");
   const auto out = cli_.run("doctor").out;
   EXPECT_THAT(out, ContainsRegex("warning +claims of charge +7 messages in doubt .* and 2 more; 1 running"));
   const auto id = [&](int offset) {

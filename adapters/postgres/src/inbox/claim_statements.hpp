@@ -1,14 +1,23 @@
 #pragma once
-// The statements of claims. "@." stands for the schema; see Statements.
+// The statements of claims. "@." stands for the schema, "@run" for the server's run; see Statements.
 
 #include <string>
 #include <string_view>
 
 namespace turnstile::postgres {
 
+/// The server's run: another value after each event by which it may have lost a commit that did not wait for the disk.
+/// It is the start time, and 1 microsecond more for each byte of the log up to the end of its last recovery. If one of
+/// its processes was killed, a server recovers without another start. Each recovery ends further on than a row that it
+/// restores was written (hazard: recovery-without-start). A server that was shut down has lost nothing, and has no
+/// recovery. It reads memory; every role may call it. In a SELECT of its own it is computed once for a statement.
+inline constexpr std::string_view kServerRun =
+    "(SELECT pg_catalog.pg_postmaster_start_time() + "
+    "coalesce(pg_catalog.pg_last_wal_replay_lsn() - '0/0'::pg_catalog.pg_lsn, 0) * interval '1 microsecond')";
+
 /// A condition on a claim whose lease has ended: its handler had not begun, so the next consumer runs the message.
 inline const std::string not_begun =
-    "coalesce(unbegun_by = owner AND unbegun_in = pg_catalog.pg_postmaster_start_time(), false)";
+    "coalesce(unbegun_by = owner AND unbegun_in = " + std::string(kServerRun) + ", false)";
 
 /// For the rest of the transaction. A plan from when the inbox was small could read all of it for each id. A session keeps
 /// its plans, so single messages set this, too.
@@ -29,12 +38,12 @@ inline constexpr std::string_view kTakeClaims = R"(
   SELECT $3::smallint, e.id, ($10::uuid[])[1], $4::integer, e.record_offset, e.fingerprint,
          clock_timestamp() + $11::bigint * interval '1 millisecond',
          CASE WHEN e.in_doubt = 1 AND NOT $12::boolean THEN 'parked' ELSE 'claimed' END,
-         CASE WHEN NOT $14::boolean THEN ($10::uuid[])[1] END, pg_catalog.pg_postmaster_start_time()
+         CASE WHEN NOT $14::boolean THEN ($10::uuid[])[1] END, @run
     FROM given e WHERE EXISTS (SELECT 1 FROM owner) ORDER BY e.id
   ON CONFLICT (handler, id) DO UPDATE
      SET state = CASE WHEN excluded.state = 'parked' THEN 'parked'
                       WHEN c.state = 'failed' OR c.owner = ANY ($10::uuid[]) OR $12::boolean
-                        OR (c.unbegun_by = c.owner AND c.unbegun_in = pg_catalog.pg_postmaster_start_time())
+                        OR (c.unbegun_by = c.owner AND c.unbegun_in = @run)
                       THEN 'claimed' ELSE 'parked' END,
          owner = excluded.owner, fence = c.fence + 1, expires_at = excluded.expires_at, slot = excluded.slot,
          record_offset = excluded.record_offset, fingerprint = coalesce(excluded.fingerprint, c.fingerprint), error = NULL,
@@ -60,7 +69,7 @@ inline constexpr std::string_view kTakeNewClaims = R"(
 ), taken AS (
   INSERT INTO @.claim (handler, id, owner, slot, record_offset, fingerprint, claimed_at, expires_at, unbegun_by, unbegun_in)
   SELECT $3::smallint, e.id, $10::uuid, $4::integer, e.record_offset, e.fingerprint, (SELECT began_at FROM lease),
-         (SELECT expires_at FROM lease), CASE WHEN NOT $12::boolean THEN $10::uuid END, pg_catalog.pg_postmaster_start_time()
+         (SELECT expires_at FROM lease), CASE WHEN NOT $12::boolean THEN $10::uuid END, @run
     FROM (SELECT unnest($7::uuid[]) AS id, unnest($8::bigint[]) AS record_offset, unnest($9::bigint[]) AS fingerprint) AS e
    WHERE EXISTS (SELECT 1 FROM owner)
 )

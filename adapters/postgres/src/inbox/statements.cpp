@@ -1,6 +1,9 @@
 #include "inbox/statements.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <string_view>
+#include <utility>
 
 #include "inbox/claim_statements.hpp"
 #include "inbox/outbox_statements.hpp"
@@ -11,12 +14,12 @@ namespace turnstile::postgres {
 
 namespace {
 
-// "@." stands for the schema, "@history" for the number of the database's history (Fence::history).
+// "@." stands for the schema, "@history" for the number of the database's history (Fence::history), "@run" for kServerRun.
 
 /// The number changes with each start of a server, and differs on each other server. A promoted replica has another
 /// start time than its primary, and so has a restored copy. Every role may call it. It reads memory, and does not
-/// depend on the session, so poolers do not change it. A restart of the backends alone (after one of them crashed)
-/// keeps the number, and loses nothing.
+/// depend on the session, so poolers do not change it. A recovery without another start (hazard: recovery-without-start)
+/// keeps the number. What a fence protects has waited for the disk, and is not lost by it.
 constexpr std::string_view kHistory =
     "pg_catalog.floor(extract(epoch FROM pg_catalog.pg_postmaster_start_time()) * 1000000)::bigint";
 
@@ -410,14 +413,16 @@ class InSchema {
  public:
   explicit InSchema(const std::string& schema) : prefix_(quote_identifier(schema) + ".") {}
   std::string operator()(std::string_view text) const {
-    constexpr std::string_view kSchemaMark = "@.", kHistoryMark = "@history";
+    const std::pair<std::string_view, std::string_view> marks[] = {
+        {"@history", kHistory}, {"@run", kServerRun}, {"@.", prefix_}};
     std::string out;
     for (auto at = text.find('@'); at != std::string_view::npos; at = text.find('@')) {
       out.append(text.substr(0, at));
       text.remove_prefix(at);
-      const bool history = text.starts_with(kHistoryMark);
-      out.append(history ? kHistory : std::string_view(prefix_));
-      text.remove_prefix(history ? kHistoryMark.size() : kSchemaMark.size());
+      const auto* const mark = std::find_if(std::begin(marks), std::end(marks),
+                                            [&](const auto& one) { return text.starts_with(one.first); });
+      out.append(mark->second);
+      text.remove_prefix(mark->first.size());
     }
     return out.append(text);
   }
