@@ -74,6 +74,29 @@ TEST_P(ClaimsContract, what_had_not_begun_when_its_lease_ended_is_not_in_doubt) 
   EXPECT_TRUE(done("a") && done("c") && !done("b"));
 }
 
+/// Their messages may never come again: they ran unclaimed, or have expired in Kafka.
+TEST_P(ClaimsContract, what_had_not_begun_when_its_lease_ended_is_dropped_by_the_purger) {
+  const auto unbegun = [&](const char* owner, std::chrono::milliseconds lease) {
+    ports::ClaimScope scope = by(owner, lease);
+    scope.begins = false;
+    return scope;
+  };
+  EXPECT_EQ(claim(unbegun("one", 1ms), {"again"}), "c");
+  claim_and_vanish("two", {"begun"});
+  EXPECT_EQ(claim(unbegun("three", 1ms), {"again", "a", "b"}), "ccc");
+  EXPECT_EQ(claim(unbegun("lives", 60s), {"c"}), "c");
+  EXPECT_TRUE(eventually([&] {
+    store().retention().purge_step(100);
+    return claims_->count({}) == ports::ClaimCounts{.running = 1, .in_doubt = 1, .failed = 1};
+  }));
+  const ports::HeldClaim late{MessageId::from("a"), 1}, held{MessageId::from("c"), 1};
+  EXPECT_THAT(claims_->begin(handler_, MessageId::from("three"), {&late, 1}), ElementsAre(false));
+  EXPECT_THAT(claims_->begin(handler_, MessageId::from("lives"), {&held, 1}), ElementsAre(true));
+  EXPECT_EQ(claim(by("next"), {"again", "a", "b", "begun", "c"}), "cccpr");
+  EXPECT_EQ(last_[0].fence, 3) << "an outside system may have seen the fence of the second claim";
+  EXPECT_EQ(last_[1].fence, 1);
+}
+
 TEST_P(ClaimsContract, who_has_lost_a_claim_does_not_begin) {
   ports::ClaimScope slow = by("slow", 1ms);
   slow.begins = false;

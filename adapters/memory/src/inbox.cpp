@@ -273,6 +273,13 @@ KeptIds MemoryInbox::keep_ids(HandlerId handler, std::optional<std::chrono::seco
 ports::PurgeStep MemoryInbox::purge_step(std::int64_t) {
   const std::lock_guard lock(state_->mutex);
   state_->require_available();
+  for (auto at = state_->claims.begin(); at != state_->claims.end();) {
+    ClaimRow& row = at->second;
+    const bool lapsed =
+        row.state == ClaimRow::State::claimed && !row.begun && row.expires < std::chrono::steady_clock::now();
+    if (lapsed && row.fence > 1) row.state = ClaimRow::State::failed;
+    at = lapsed && row.fence == 1 ? state_->claims.erase(at) : std::next(at);
+  }
   return {0, std::chrono::hours(24), false};
 }
 

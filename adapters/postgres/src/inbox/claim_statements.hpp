@@ -163,6 +163,20 @@ inline constexpr std::string_view kRenewClaims = R"(
 )
 SELECT id FROM held)";
 
+/// Claims whose lease ended before their handler began stand for nothing. After another run of the server nobody could
+/// tell that any more. Those that a claim takes over now are left to it. Rows stay as in kGiveClaimsBack.
+inline constexpr std::string_view kDropLapsedClaims = R"(
+WITH lapsed AS MATERIALIZED (
+  SELECT handler, id, fence FROM @.claim
+   WHERE state = 'claimed' AND expires_at < clock_timestamp() AND unbegun_by = owner AND unbegun_in = @run
+   ORDER BY handler, id LIMIT 1000 FOR UPDATE SKIP LOCKED
+), gone AS (
+  DELETE FROM @.claim c USING lapsed l WHERE c.handler = l.handler AND c.id = l.id AND l.fence = 1
+), kept AS (
+  UPDATE @.claim c SET state = 'failed' FROM lapsed l WHERE c.handler = l.handler AND c.id = l.id AND l.fence > 1
+)
+SELECT 1)";
+
 inline const std::string count_of_claims = R"(
 SELECT count(*) FILTER (WHERE state = 'claimed' AND NOT is_over), count(*) FILTER (WHERE state = 'claimed' AND is_over),
        count(*) FILTER (WHERE state = 'failed'), count(*) FILTER (WHERE state = 'parked')

@@ -1,5 +1,6 @@
 #include "inbox/retention_calls.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "inbox/calls.hpp"
@@ -15,6 +16,8 @@ namespace {
 /// A step of the purger takes milliseconds. If a lock or a disk delays it, it gives up.
 constexpr std::chrono::milliseconds kPurgePatience{200};
 constexpr const char* kPurgeLimit = "SET LOCAL statement_timeout = '2s'";
+/// The longest time to the next step: until then, claims that stand for nothing stay.
+constexpr std::chrono::minutes kLookAtClaims{1};
 
 class PostgresRetention final : public ports::Retention {
  public:
@@ -48,6 +51,7 @@ ports::PurgeStep PostgresRetention::purge_step(std::int64_t most) {
     // Ids that a crash of the server restores are deleted again, so this commit need not wait for the disk.
     pipeline.add("SET LOCAL synchronous_commit = off", kCaller);
     pipeline.add(kPurgeLimit, kCaller);
+    pipeline.add(shared_->statements.drop_lapsed_claims, kCaller);
     pipeline.arguments().add_int(most);
     pipeline.arguments().add_int(ServerClock::wall_us());
     if (const auto expected = clock_.expected_us()) pipeline.arguments().add_int(*expected);
@@ -62,7 +66,8 @@ ports::PurgeStep PostgresRetention::purge_step(std::int64_t most) {
                 held_by_step(std::chrono::seconds(number_at(kept[0], 0, 4)), text_at(kept[0], 0, 5)));
   if (!PQgetisnull(row, 0, 3))
     throw Error(Code::ids_not_deleted, held_by_difference(std::chrono::seconds(number_at(kept[0], 0, 3))));
-  return {number_at(kept[0], 0, 0), std::chrono::milliseconds(rivalled ? 0 : number_at(kept[0], 0, 1)), rivalled};
+  const std::chrono::milliseconds due(rivalled ? 0 : number_at(kept[0], 0, 1));
+  return {number_at(kept[0], 0, 0), std::min<std::chrono::milliseconds>(due, kLookAtClaims), rivalled};
 }
 
 }  // namespace

@@ -482,6 +482,7 @@ Statements::Statements(const std::string& schema) {
   fail_claims = in(select_held("text")) + in(kFailClaims);
   give_claims_back = in(select_held("")) + in(kGiveClaimsBack);
   renew_claims = in(select_held("")) + in(kRenewClaims);
+  drop_lapsed_claims = in(kDropLapsedClaims);
   count_claims = in(count_of_claims);
   blame = in(kBlame);
   suspects = in(kSuspects);

@@ -54,6 +54,7 @@ struct Statements {
   std::string fail_claims;
   std::string give_claims_back;
   std::string renew_claims;
+  std::string drop_lapsed_claims;
   std::string count_claims;
 
   // Trials.
