@@ -61,5 +61,17 @@ TEST_F(PostgresCrash, a_claim_whose_begin_was_lost_is_in_doubt) {
   EXPECT_EQ(claim("two", {"a", "b"}), "cc") << "they have not begun, and the server has lost nothing since";
 }
 
+/// Otherwise a message that ends its process and one of PostgreSQL's does so for ever.
+TEST_F(PostgresCrash, what_had_begun_is_suspected) {
+  const TopicPartition at{"payments", 0};
+  const auto claim_partition = [&] { return store_->partitions().claim_partitions("group", {&at, 1}, 5s).at(0).fence; };
+  const Fence died = claim_partition();
+  own_->hold_writers();
+  const Offset offset = 7;
+  store_->trials()->begin(died, {&offset, 1}, true);
+  own_->crash();
+  EXPECT_THAT(store_->trials()->take_over(claim_partition(), 0), ::testing::ElementsAre(ports::Suspect{7, 1}));
+}
+
 }  // namespace
 }  // namespace turnstile::test

@@ -33,7 +33,7 @@ class PostgresTrials final : public ports::Trials {
   }
 
   void begin(const Fence& fence, std::span<const Offset> offsets, bool alone) override {
-    const auto kept = call([&](Pipeline& pipeline) {
+    const auto kept = call(Durable::yes, [&](Pipeline& pipeline) {
       add_fence(pipeline, fence);
       add_offsets(pipeline.arguments(), offsets);
       pipeline.arguments().add_text(alone ? "t" : "f");
@@ -43,7 +43,7 @@ class PostgresTrials final : public ports::Trials {
   }
 
   void end(const Fence& fence, std::span<const Offset> offsets, std::span<const Offset> settled) override {
-    call([&](Pipeline& pipeline) {
+    call(Durable::no, [&](Pipeline& pipeline) {
       add_fence(pipeline, fence);
       add_offsets(pipeline.arguments(), offsets);
       add_offsets(pipeline.arguments(), settled);
@@ -79,12 +79,14 @@ class PostgresTrials final : public ports::Trials {
     add_int8_array(to, fences.size(), [&](std::size_t i) { return std::optional(fences[i].epoch.value); });
     add_int8_array(to, fences.size(), [&](std::size_t i) { return std::optional(fences[i].history); });
   }
-  /// On the connections of transactions: the caller is about to open one, or has ended one. The record must survive
-  /// this process, but not a crash of the server, which kills no handler. So the commit does not wait for the disk.
-  std::vector<Result> call(const Fill& fill) {
+  enum class Durable : bool { no, yes };
+  /// On the connections of transactions: the caller is about to open one, or has ended one. A message that takes the
+  /// memory of the machine can end this process and one of the server's, so the record that it begins waits for the
+  /// disk. If a crash of the server loses the end, a message that has ended is a suspect.
+  std::vector<Result> call(Durable durable, const Fill& fill) {
     return postgres::call(*shared_, shared_->handlers, [&](Pipeline& pipeline) {
       pipeline.add(sql().begin, kCaller);
-      pipeline.add("SET LOCAL synchronous_commit = off", kCaller);
+      if (durable == Durable::no) pipeline.add("SET LOCAL synchronous_commit = off", kCaller);
       fill(pipeline);
       pipeline.add("COMMIT", kCaller);
     });
