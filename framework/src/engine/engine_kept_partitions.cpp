@@ -40,7 +40,7 @@ void Engine::go_on_without_store(const std::vector<LanePtr>& lanes, KafkaAnswers
     const OwnedPartition& place = kept->second;
     try {
       if (logs_.incarnation(place.at) != place.incarnation) continue;
-      const auto known = what_is_known(place.at, std::nullopt, kafka);
+      const auto known = what_is_known(place.at, {}, kafka);
       const auto verdict = logs_.judge(place.at, known);
       if (verdict.kind != LogIdentity::Verdict::Kind::same || verdict.from) continue;
     } catch (const BrokerError& e) {
