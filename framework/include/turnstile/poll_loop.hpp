@@ -16,7 +16,15 @@ struct PollLoopState;
 namespace turnstile {
 
 /// How handle() settled the message. In each case you may commit its offset if may_commit() allows it.
-enum class Settled : std::uint8_t { done, skipped, duplicate, dead_letter };
+enum class Settled : std::uint8_t {
+  done,         ///< its handler has succeeded
+  skipped,      ///< its handler has rejected it with Outcome::skip(), or it is a replay for another handler or group
+  duplicate,    ///< its id was seen before
+  dead_letter,  ///< it failed permanently, and is a dead letter or parked
+  /// It has not taken effect. retry(...).durable() has stored it: its handler failed, or an earlier message of its key
+  /// waits. PostgreSQL has the record, and the relay publishes it to its topic again when it is due.
+  deferred,
+};
 
 /// PollLoop::handle() throws it after PollLoop::stop(). Nothing was decided. Do not commit the message: Kafka delivers
 /// it again.

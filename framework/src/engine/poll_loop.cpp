@@ -222,6 +222,7 @@ Permit wait_for_permit(const detail::TopicState& topic, const ports::Limiters& l
 
 Settled what_became(const BatchReport& counts) {
   if (counts.dead > 0) return Settled::dead_letter;
+  if (counts.deferred > 0) return Settled::deferred;
   if (counts.duplicates > 0) return Settled::duplicate;
   return counts.skipped > 0 ? Settled::skipped : Settled::done;
 }

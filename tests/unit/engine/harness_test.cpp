@@ -48,6 +48,17 @@ TEST(Charge, takes_the_money_once) {
 }
 
 TEST(Harness, redelivers_the_same_record) {
+TEST(Harness, tells_a_stored_message_from_one_that_took_effect) {
+  Harness h{charge | transactional() | retry(exponential{1h, 3, 6h}).durable() | dead_letter()};
+  EXPECT_EQ(h.deliver(message("order-1").key("ada").payload("no money")), Settled::deferred);
+  EXPECT_EQ(h.deliver(message("order-2").key("ada").payload("1250")), Settled::deferred) << "behind its key";
+  EXPECT_EQ(h.runs(), 1);
+  EXPECT_TRUE(h.statements().empty());
+  EXPECT_EQ(h.deliver(message("order-1").key("ada").payload("no money")), Settled::duplicate);
+  EXPECT_EQ(h.deliver(message("order-3").key("bob").payload("1250")), Settled::done);
+  EXPECT_TRUE(h.dead_letters().empty());
+}
+
   Harness h{charge | transactional()};
   EXPECT_THROW(h.redeliver(), std::logic_error);
   EXPECT_EQ(h.deliver(message("order-1").payload("1")), Settled::done);

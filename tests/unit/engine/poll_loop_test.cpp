@@ -6,12 +6,14 @@
 #include <gtest/gtest.h>
 #include <spdlog/spdlog.h>
 
+#include <atomic>
 #include <set>
 #include <stop_token>
 #include <thread>
 #include <utility>
 
 #include "tests/support/captured_log.hpp"
+#include "tests/support/eventually.hpp"
 #include "tests/support/forwarding_store.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/ports/limiter.hpp"
@@ -68,6 +70,27 @@ TEST_F(PollLoopTest, handles_records_of_a_topic_that_its_broker_does_not_have) {
   Loop with_ids(config, insert() | transactional(), broker_, inbox_);
   EXPECT_EQ(with_ids.handle(1), Settled::done);
   EXPECT_THAT(with_ids.log.str(), Not(HasSubstr("is not in the Kafka")));
+}
+
+TEST_F(PollLoopTest, tells_that_a_message_waits_for_a_stored_retry) {
+  broker_->create_topic("t", 1);
+  std::atomic<int> runs{0};
+  Loop loop(Config{},
+            Pipeline([&](const Message&, Context&) {
+              if (++runs == 1) throw std::runtime_error("not yet");
+            }) | transactional() |
+                retry(exponential{1ms, 3}).durable(),
+            broker_, inbox_);
+  OwnedMessage first;
+  first.topic = "t";
+  first.partition = 0;
+  first.headers = {{"message-id", "one"}};
+  broker_->produce(first);
+  const auto read = [&](std::size_t offset) { return loop.loop.handle(Message(broker_->records("t").at(offset))); };
+  EXPECT_EQ(read(0), Settled::deferred);
+  ASSERT_TRUE(test::eventually([&] { return broker_->records("t").size() == 2; })) << "the relay sends it again";
+  EXPECT_EQ(read(1), Settled::done);
+  EXPECT_EQ(runs, 2);
 }
 
 TEST_F(PollLoopTest, needs_the_topics_that_it_sends_to) {

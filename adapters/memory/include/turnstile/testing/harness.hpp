@@ -74,7 +74,8 @@ class Harness {
   ~Harness();
 
   /// Appends a record to its partition, and handles it to its end. It waits for retries, so give them small delays.
-  /// Throws what PollLoop::handle() throws.
+  /// With retry(...).durable() it runs one attempt only, and returns Settled::deferred if that fails: test the later
+  /// ones without durable(). Throws what PollLoop::handle() throws.
   Settled deliver(const MessageBuilder& message);
   /// Delivers the last record again, at the same offset, as after a crash before its offset was committed.
   Settled redeliver();
