@@ -35,8 +35,8 @@ class KafkaBroker final : public ports::Broker {
     const auto client = inspector();
     const auto partitions = partition_count(*client, topic, timeout);
     if (!partitions) return std::nullopt;
-    const auto kept = keeping(*client, topic, timeout);
-    return ports::TopicInfo{*partitions, kept.retention, kept.segment};
+    auto kept = keeping(*client, topic, timeout);
+    return ports::TopicInfo{*partitions, kept.retention, kept.segment, std::move(kept.why)};
   }
 
  private:

@@ -42,12 +42,15 @@ void compare_retention(const Config& config, const std::string& topic, const Top
   const std::string subject = "retention of " + topic;
   const auto stay = longest_stay(info.retention, info.segment);
   const auto enough = keep_ids_by_default(info.retention, info.segment);
+  const std::string why = info.why_unknown.empty() ? "" : ": " + info.why_unknown;
   if (!settings.keep_ids_for) {
     if (!info.retention) {
       findings.warning(
           subject,
-          fmt::format("the broker does not report how long {} keeps its records, so ids are kept forever", topic),
-          fmt::format("set [topics.{}] keep_ids_for = \"…\" to more than that time", topic));
+          fmt::format("the broker does not report how long {} keeps its records, so ids are kept forever{}", topic,
+                      why),
+          fmt::format("make the broker report it, or set [topics.{}] keep_ids_for = \"…\" to more than that time",
+                      topic));
     } else if (!enough) {
       findings.warning(
           subject, fmt::format("{} keeps its records forever, so its ids are kept forever", topic),
@@ -64,7 +67,7 @@ void compare_retention(const Config& config, const std::string& topic, const Top
       enough ? fmt::format("remove it, or set [topics.{}] keep_ids_for = \"{}\"", topic, duration(*enough))
              : "remove keep_ids_for (ids are then kept forever), or give the topic a retention.ms";
   if (!info.retention) {
-    findings.warning(subject, fmt::format("the broker does not report how long {} keeps its records", topic),
+    findings.warning(subject, fmt::format("the broker does not report how long {} keeps its records{}", topic, why),
                      fmt::format("make sure that this time is less than {} = {}", setting, duration(kept)));
   } else if (*info.retention == milliseconds::max()) {
     findings.problem(

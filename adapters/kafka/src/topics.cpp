@@ -1,11 +1,14 @@
 #include "topics.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <map>
 #include <memory>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace turnstile::kafka {
@@ -20,20 +23,40 @@ constexpr std::size_t kMostAsked = 4;
 
 using Entries = std::map<std::string, std::string, std::less<>>;
 
-Entries entries_of(rd_kafka_event_t* event) {
+/// A topic's own settings. If there are none, `why` is the reason and what to do. It is empty for librdkafka's mock
+/// broker.
+struct TopicEntries {
   Entries entries;
+  std::string why;
+};
+
+/// The reason why the brokers returned no settings of the topic, and what to do.
+std::string why_not_returned(const Client& client, const std::string& topic, rd_kafka_resp_err_t code) {
+  if (code != RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED)
+    return fmt::format("DescribeConfigs of topic {} failed: {}", topic, rd_kafka_err2str(code));
+  return fmt::format(
+      "this user may not read the topic's settings. Grant it DescribeConfigs (kafka-acls.sh --bootstrap-server {} --add "
+      "--allow-principal User:… --operation DescribeConfigs --topic {})",
+      client.where().broker, topic);
+}
+
+TopicEntries entries_of(const Client& client, const std::string& topic, rd_kafka_event_t* event) {
+  TopicEntries found;
   std::size_t resources = 0;
   const auto** resource =
       rd_kafka_DescribeConfigs_result_resources(rd_kafka_event_DescribeConfigs_result(event), &resources);
   for (std::size_t i = 0; i < resources; ++i) {
-    if (rd_kafka_ConfigResource_error(resource[i])) continue;
+    if (const auto code = rd_kafka_ConfigResource_error(resource[i])) {
+      found.why = why_not_returned(client, topic, code);
+      continue;
+    }
     std::size_t count = 0;
     const auto** entry = rd_kafka_ConfigResource_configs(resource[i], &count);
     for (std::size_t e = 0; e < count; ++e)
       if (const char* value = rd_kafka_ConfigEntry_value(entry[e]))
-        entries.emplace(rd_kafka_ConfigEntry_name(entry[e]), value);
+        found.entries.emplace(rd_kafka_ConfigEntry_name(entry[e]), value);
   }
-  return entries;
+  return found;
 }
 
 // A negative value means forever.
@@ -83,18 +106,11 @@ Metadata ask(const Client& client, const std::string& topic, bool about_all, mil
   const rd_kafka_metadata_t* raw = nullptr;
   const auto code = rd_kafka_metadata(client.handle(), about_all ? 1 : 0, handle.get(), &raw, ms(timeout));
   Metadata metadata{raw};
-  if (code) throw client.no_answer(code, "requesting its metadata", topic);
+  if (code) throw client.no_answer(code, "requesting metadata", topic);
   return metadata;
 }
 
-void wait_for_answer(const Client& client, const std::string& topic, milliseconds timeout) {
-  if (!ask_for_brokers(client, timeout) || client.has_been_up()) return;
-  client.hear_failures();
-  throw client.no_answer(RD_KAFKA_RESP_ERR__TIMED_OUT, "requesting its metadata", topic);
-}
-
-// The topic's own settings. Empty if the broker cannot return them, or refuses to.
-Entries settings_of(const Client& client, const std::string& topic, milliseconds timeout) {
+TopicEntries settings_of(const Client& client, const std::string& topic, milliseconds timeout) {
   if (is_mock(client)) return {};
   auto* handle = client.handle();
   const Queue queue{rd_kafka_queue_new(handle)};
@@ -104,19 +120,23 @@ Entries settings_of(const Client& client, const std::string& topic, milliseconds
   auto* asked = resource.get();
   rd_kafka_DescribeConfigs(handle, &asked, 1, options.get(), queue.get());
   const Event event{rd_kafka_queue_poll(queue.get(), ms(timeout + milliseconds{500}))};
-  if (!event || rd_kafka_event_type(event.get()) != RD_KAFKA_EVENT_DESCRIBECONFIGS_RESULT) return {};
-  if (const auto code = rd_kafka_event_error(event.get())) {
-    client.logger().debug("kafka: topic {}: its settings are not known: {}", topic, rd_kafka_err2str(code));
-    return {};
-  }
-  return entries_of(event.get());
+  if (!event || rd_kafka_event_type(event.get()) != RD_KAFKA_EVENT_DESCRIBECONFIGS_RESULT)
+    return {{}, why_not_returned(client, topic, RD_KAFKA_RESP_ERR__TIMED_OUT)};
+  if (const auto code = rd_kafka_event_error(event.get())) return {{}, why_not_returned(client, topic, code)};
+  return entries_of(client, topic, event.get());
 }
 
 }  // namespace
 
+void wait_for_answer(const Client& client, milliseconds timeout, const std::string& topic) {
+  if (!ask_for_brokers(client, timeout) || client.has_been_up()) return;
+  client.hear_failures();
+  throw client.no_answer(RD_KAFKA_RESP_ERR__TIMED_OUT, "requesting metadata", topic);
+}
+
 TopicShape shape(const Client& client, const std::string& topic, milliseconds timeout) {
   const auto until = std::chrono::steady_clock::now() + timeout;
-  wait_for_answer(client, topic, timeout);
+  wait_for_answer(client, timeout, topic);
   const auto left = std::chrono::ceil<milliseconds>(until - std::chrono::steady_clock::now());
   const auto metadata = ask(client, topic, is_mock(client), left);
   TopicShape shape{.brokers = metadata->broker_cnt};
@@ -188,14 +208,17 @@ bool topic_exists(const Client& client, const std::string& topic) noexcept {
 
 std::optional<std::string> topic_setting(const Client& client, const std::string& topic, const std::string& key,
                                          milliseconds timeout) {
-  const Entries entries = settings_of(client, topic, timeout);
+  const auto entries = settings_of(client, topic, timeout).entries;
   const auto found = entries.find(key);
   return found == entries.end() ? std::nullopt : std::optional(found->second);
 }
 
 Keeping keeping(const Client& client, const std::string& topic, milliseconds timeout) {
-  const Entries entries = settings_of(client, topic, timeout);
-  return {retention_in(entries), time_in(entries, "segment.ms")};
+  auto [entries, why] = settings_of(client, topic, timeout);
+  Keeping keeping{.retention = retention_in(entries), .segment = time_in(entries, "segment.ms"), .why = std::move(why)};
+  if (!keeping.retention && keeping.why.empty() && !entries.empty())
+    keeping.why = fmt::format("the brokers report no retention.ms of topic {}", topic);
+  return keeping;
 }
 
 }  // namespace turnstile::kafka

@@ -15,6 +15,9 @@ namespace turnstile::kafka {
 /// Whether it is librdkafka's mock broker, which supports no administration. Waits for its first answer up to
 /// `timeout`.
 bool is_mock(const Client& client, std::chrono::milliseconds timeout);
+/// Returns once a broker has answered and accepted the login, which needs no right. Throws BrokerError if none does within
+/// `timeout`; it names `topic`.
+void wait_for_answer(const Client& client, std::chrono::milliseconds timeout, const std::string& topic = {});
 /// The number of the topic's partitions. Absent if there is no such topic. Creates none. Throws BrokerError.
 std::optional<std::int32_t> partition_count(const Client& client, const std::string& topic,
                                             std::chrono::milliseconds timeout);
@@ -50,6 +53,7 @@ bool topic_exists(const Client& client, const std::string& topic) noexcept;
 struct Keeping {
   std::optional<std::chrono::milliseconds> retention;
   std::optional<std::chrono::milliseconds> segment;
+  std::string why;  ///< TopicInfo::why_unknown
 };
 Keeping keeping(const Client& client, const std::string& topic, std::chrono::milliseconds timeout);
 

@@ -15,6 +15,7 @@ enum class Code : std::uint8_t {
   config_invalid,             ///< Settings are wrong or contradict each other.
   environment_unknown,        ///< A variable TURNSTILE_… changes nothing.
   retention_mismatch,         ///< Ids are not kept as long as the topic keeps its records.
+  retention_unknown,          ///< How long a topic keeps its records is not known.
   retry_without_dead_letter,  ///< A message that always fails is retried forever.
   topic_missing,              ///< A topic does not exist in Kafka.
 

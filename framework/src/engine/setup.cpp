@@ -104,12 +104,25 @@ void tell_of_topic(const TopicPlan& plan, const TopicSettings& settings, bool br
                    plan.topic + "]");
 }
 
+/// How long the ids of a topic's handler are needed by default. It waits for a second only, because the end of a
+/// consumer waits for it. Throws BrokerError.
+std::optional<HandlerRetention::Needed> ask_needed(ports::Broker& broker, const std::string& topic) {
+  const auto info = broker.describe(topic, std::chrono::seconds(1));
+  if (!info || !info->retention) return std::nullopt;
+  return HandlerRetention::Needed{keep_ids_by_default(info->retention, info->segment)};
+}
+
 /// How long a handler's ids are needed: as configured, or as long as the topic keeps its records.
-std::shared_ptr<HandlerRetention> retain(ports::Store& store, HandlerId handler, const std::string& name,
-                                         const TopicSettings& settings, const std::optional<ports::TopicInfo>& info) {
-  const auto by_default = info ? keep_ids_by_default(info->retention, info->segment) : std::nullopt;
-  return std::make_shared<HandlerRetention>(store.retention(), handler, name,
-                                            settings.keep_ids_for ? settings.keep_ids_for : by_default);
+/// While the broker does not report that time, it is asked again.
+std::shared_ptr<HandlerRetention> retain(ports::Store& store, HandlerId handler, const TopicPlan& plan,
+                                         const TopicSettings& settings, const std::optional<ports::TopicInfo>& info,
+                                         const std::shared_ptr<ports::Broker>& broker) {
+  if (settings.keep_ids_for)
+    return std::make_shared<HandlerRetention>(store.retention(), handler, plan.handler, settings.keep_ids_for);
+  const auto needed = info ? keep_ids_by_default(info->retention, info->segment) : std::nullopt;
+  HandlerRetention::Ask ask;
+  if (info && !info->why_unknown.empty()) ask = [broker, topic = plan.topic] { return ask_needed(*broker, topic); };
+  return std::make_shared<HandlerRetention>(store.retention(), handler, plan.handler, needed, std::move(ask));
 }
 
 /// What the topics of a consumer share.
@@ -171,17 +184,17 @@ TopicRunner::Services services_of(const TopicPlan& plan, const SharedServices& s
 
 /// The handler's number in the store. Throws ConfigError if what the store has of the handler does not fit.
 HandlerId register_handler(TopicRunner::Services& services, const TopicPlan& plan, const TopicSettings& settings,
-                           const std::optional<ports::TopicInfo>& info, const std::string& group) {
+                           const std::optional<ports::TopicInfo>& info, const ConsumerSpec& spec) {
   if (!services.store) return {};
   ports::Store& store = *services.store;
   const HandlerId handler = store.register_handler(plan.handler);
   check_no_claims(store, handler, plan);
   if (numbers_records(plan.mode)) {
-    check_counting_group(store, handler, plan, group);
+    check_counting_group(store, handler, plan, spec.config.group());
     return handler;
   }
-  if (!settings.handler) check_first_group(store, handler, plan.topic, group);
-  services.retention = retain(store, handler, plan.handler, settings, info);
+  if (!settings.handler) check_first_group(store, handler, plan.topic, spec.config.group());
+  services.retention = retain(store, handler, plan, settings, info, spec.backends.broker);
   return handler;
 }
 
@@ -253,7 +266,7 @@ std::vector<std::unique_ptr<TopicState>> build_topics(ConsumerSpec spec, std::sh
     auto services = services_of(plan, shared, spec);
     services.bell = bell;
     services.caller_raises = caller_raises;
-    const HandlerId handler = register_handler(services, plan, settings[i], infos[i], spec.config.group());
+    const HandlerId handler = register_handler(services, plan, settings[i], infos[i], spec);
     auto limiter = limiter_of(plan, spec, caller_raises);
     topics.push_back(
         std::make_unique<TopicState>(plan, spec.topics[i].second, handler, std::move(services), std::move(limiter)));

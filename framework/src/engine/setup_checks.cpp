@@ -38,6 +38,18 @@ std::optional<std::string> warn_of_retention(const ports::TopicInfo& info, std::
          hours_text(*keep_ids_by_default(info.retention, info.segment)) + ", or lower the topic's segment.ms";
 }
 
+/// Nothing tells whether ids are kept for long enough, or why they are kept forever.
+void warn_of_unknown(const std::string& topic, const std::string& why, const std::optional<std::chrono::seconds>& keep,
+                     const RunLog& run_log) {
+  run_log.warn(
+      Code::retention_unknown,
+      "topic " + topic + ": how long it keeps its records is unknown: " + why + ". " +
+          (keep
+               ? "keep_ids_for is " + hours_text(*keep) +
+                     ". If records stay in the topic for longer, an offset reset makes old messages take effect again"
+               : "Until the broker tells, the topic's ids are kept forever. This process asks again every 10 minutes"));
+}
+
 }  // namespace
 
 void check_counting_group(ports::Store& store, HandlerId handler, const TopicPlan& plan, const std::string& group) {
@@ -97,7 +109,7 @@ std::vector<std::optional<ports::TopicInfo>> check_broker(const ConsumerSpec& sp
     if (!info && reads) need(plans[i].topic, "topic");
     if (!info && !reads && !settings[i].keep_ids_for && keeps_ids(plans[i].mode))
       run_log.warn(
-          Code::retention_mismatch,
+          Code::retention_unknown,
           "topic " + plans[i].topic +
               " is not in the Kafka cluster of [kafka], so its retention is unknown and its ids are kept forever. Set "
               "keep_ids_for to more than its retention.ms");
@@ -108,6 +120,8 @@ std::vector<std::optional<ports::TopicInfo>> check_broker(const ConsumerSpec& sp
       if (!spec.backends.broker->describe(topic, kDescribeWait)) need(topic, "reply topic");
     }
     const auto keep = settings[i].keep_ids_for;
+    if (info && !info->retention && !info->why_unknown.empty() && keeps_ids(plans[i].mode))
+      warn_of_unknown(plans[i].topic, info->why_unknown, keep, run_log);
     if (!info || !keep || plans[i].mode == Mode::at_least_once) continue;
     if (const auto problem = check_retention(*info, *keep)) {
       problems.push_back(spec.config.where("topics." + plans[i].topic + ".keep_ids_for") + ": " + *problem);

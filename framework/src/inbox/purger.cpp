@@ -38,8 +38,9 @@ Purger::Purger(Settings settings, std::vector<std::shared_ptr<HandlerRetention>>
   for (const auto& handler : handlers_) {
     if (handler->kept_for() == handler->keep_for()) continue;
     run_log_->info("ids of handler " + handler->name() + " are kept for " + seconds_text(handler->kept_for()) +
-                   ", as other consumers have declared; this process needs them for " +
-                   seconds_text(handler->keep_for()));
+                   ", as other or earlier consumers have declared; this process needs them for " +
+                   seconds_text(handler->keep_for()) +
+                   (handler->kept_for() ? "" : ". A declaration of forever ends 8 days after it was last made"));
   }
   const auto now = steady_clock::now();
   next_say_ = now + some(settings_.say_every);
@@ -88,8 +89,21 @@ bool Purger::attempt(int& failures, Work work) {
   }
 }
 
+/// If Kafka does not answer about a handler's topic, it is not asked about the others now.
+void Purger::learn() try {
+  for (const auto& handler : handlers_) {
+    if (!handler->learn()) continue;
+    run_log_->info("the retention of the topic of handler " + handler->name() +
+                   " is known now: its ids are needed for " + seconds_text(handler->keep_for()) +
+                   ". Until now they were declared to be needed forever. Such a declaration ends 8 days after it was "
+                   "last made");
+  }
+} catch (const std::exception&) {  // the next declaration asks again
+}
+
 void Purger::say() {
   attempt(say_failures_, [this] {
+    learn();
     for (const auto& handler : handlers_) handler->declare(*store_);
   });
 }

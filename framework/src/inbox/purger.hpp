@@ -44,6 +44,7 @@ class Purger {
  private:
   /// Runs the work that is due. Returns the time at which more work is due.
   std::chrono::steady_clock::time_point step();
+  void learn();
   void say();
   void expire();
   /// Deletes old ids. Returns how long to rest.

@@ -15,6 +15,7 @@ constexpr std::array kNames{
     Named{config_invalid, "config_invalid"},
     Named{environment_unknown, "environment_unknown"},
     Named{retention_mismatch, "retention_mismatch"},
+    Named{retention_unknown, "retention_unknown"},
     Named{retry_without_dead_letter, "retry_without_dead_letter"},
     Named{topic_missing, "topic_missing"},
     Named{admin_unavailable, "admin_unavailable"},

@@ -7,11 +7,13 @@
 #include <spdlog/spdlog.h>
 
 #include <atomic>
+#include <functional>
 #include <set>
 #include <stop_token>
 #include <thread>
 #include <utility>
 
+#include "engine/setup.hpp"
 #include "tests/support/captured_log.hpp"
 #include "tests/support/eventually.hpp"
 #include "tests/support/forwarding_store.hpp"
@@ -25,6 +27,7 @@ namespace turnstile {
 namespace {
 
 using namespace std::chrono_literals;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -91,6 +94,64 @@ TEST_F(PollLoopTest, tells_that_a_message_waits_for_a_stored_retry) {
   ASSERT_TRUE(test::eventually([&] { return broker_->records("t").size() == 2; })) << "the relay sends it again";
   EXPECT_EQ(read(1), Settled::done);
   EXPECT_EQ(runs, 2);
+}
+
+/// Reports the retention of a topic as the test sets it.
+class Reticent final : public ports::Broker {
+ public:
+  explicit Reticent(std::shared_ptr<ports::Broker> inner) : inner_(std::move(inner)) {}
+  std::unique_ptr<ports::BrokerConsumer> open_consumer() override { return inner_->open_consumer(); }
+  std::shared_ptr<ports::BrokerProducer> open_producer() override { return inner_->open_producer(); }
+  std::unique_ptr<ports::BrokerSender> open_sender() override { return inner_->open_sender(); }
+  std::optional<ports::TopicInfo> describe(const std::string&, std::chrono::milliseconds) override { return info; }
+
+  ports::TopicInfo info{.partitions = 1, .retention = {}, .why_unknown = "grant DescribeConfigs on t"};
+
+ private:
+  std::shared_ptr<ports::Broker> inner_;
+};
+
+TEST_F(PollLoopTest, warns_of_a_topic_whose_retention_is_unknown) {
+  const auto broker = std::make_shared<Reticent>(broker_);
+  const auto warning = [&](const Config& config, const std::function<Pipeline(Pipeline)>& add) {
+    test::CapturedLog log;
+    PollLoop loop(config, Backends{broker, std::make_shared<testing::MemoryInbox>()});
+    loop.logger(std::make_shared<spdlog::logger>("t", log.sink())).topic("t", add(insert()));
+    OwnedMessage message;
+    message.topic = "t";
+    message.headers = {{"message-id", "one"}};
+    loop.handle(Message(message));
+    return log.str();
+  };
+  const auto once = [](Pipeline pipeline) { return std::move(pipeline) | transactional(); };
+  EXPECT_THAT(warning({}, once),
+              AllOf(HasSubstr("topic t: how long it keeps its records is unknown: grant "
+                              "DescribeConfigs on t. Until the broker tells, the topic's ids are kept "
+                              "forever"),
+                    HasSubstr("retention_unknown")));
+  Config config;
+  config.topics["t"].keep_ids_for = 24h;
+  EXPECT_THAT(warning(config, once), HasSubstr("grant DescribeConfigs on t. keep_ids_for is 24 h. If records stay"));
+  EXPECT_THAT(warning({}, [](Pipeline pipeline) { return std::move(pipeline) | by_offset(); }),
+              Not(HasSubstr("is unknown")))
+      << "it keeps no ids";
+  broker->info = {.partitions = 1, .retention = 1h};
+  EXPECT_THAT(warning({}, once), Not(HasSubstr("is unknown")));
+}
+
+TEST_F(PollLoopTest, asks_again_for_a_retention_that_was_unknown) {
+  const auto broker = std::make_shared<Reticent>(broker_);
+  detail::ConsumerSpec spec;
+  spec.backends = Backends{broker, inbox_, make_local_limiters()};
+  spec.topics.emplace_back("t", insert() | transactional());
+  spec.logger = std::make_shared<spdlog::logger>("t");
+  const auto kept = detail::retained(detail::build_topics(spec, detail::open_run_log(spec), true, {}));
+  ASSERT_EQ(kept.size(), 1U);
+  EXPECT_FALSE(kept[0]->learn());
+  EXPECT_EQ(kept[0]->keep_for(), std::nullopt);
+  broker->info = {.partitions = 1, .retention = 30 * 24h, .segment = 24h};
+  EXPECT_TRUE(kept[0]->learn());
+  EXPECT_EQ(kept[0]->keep_for(), std::chrono::seconds(32 * 24h));
 }
 
 TEST_F(PollLoopTest, needs_the_topics_that_it_sends_to) {

@@ -30,8 +30,13 @@ class SteppedStore final : public ForwardingStore {
     ++said;
     auto kept = ForwardingStore::keep_ids(handler, keep_for);
     const std::lock_guard lock(mutex_);
+    last_said_ = keep_for;
     kept.all_since = all_since_;
     return kept;
+  }
+  std::optional<std::chrono::seconds> last_said() {
+    const std::lock_guard lock(mutex_);
+    return last_said_;
   }
   ports::PurgeStep purge_step(std::int64_t) override {
     ++steps;
@@ -64,6 +69,7 @@ class SteppedStore final : public ForwardingStore {
   std::deque<ports::PurgeStep> answers_;
   std::string failure_;
   std::optional<Timestamp> all_since_;
+  std::optional<std::chrono::seconds> last_said_;
 };
 
 class CleanerTest : public ::testing::Test {
@@ -163,11 +169,42 @@ TEST_F(CleanerTest, says_when_others_need_ids_for_longer) {
   EXPECT_THAT(
       log(),
       HasSubstr(
-          "ids of handler charge are kept for 14 d, as other consumers have declared; this process needs them for 1 d"));
+          "ids of handler charge are kept for 14 d, as other or earlier consumers have declared; this process needs them for 1 d"));
   store_ = std::make_shared<SteppedStore>();
   out_.clear();
   start(kQuick, retention(24h));
-  EXPECT_THAT(log(), Not(HasSubstr("as other consumers have declared")));
+  EXPECT_THAT(log(), Not(HasSubstr("consumers have declared")));
+}
+
+TEST_F(CleanerTest, says_when_forever_ends) {
+  retention(std::nullopt);
+  start(kQuick, retention(24h));
+  EXPECT_THAT(log(),
+              HasSubstr("kept for ever, as other or earlier consumers have declared; this process needs them for "
+                        "1 d. A declaration of forever ends 8 days after it was last made"));
+}
+
+TEST_F(CleanerTest, declares_a_duration_as_soon_as_it_is_known) {
+  std::atomic<int> asked{0};
+  const auto handler =
+      std::make_shared<detail::HandlerRetention>(*store_, store_->register_handler("charge"), "charge", std::nullopt,
+                                                 [&]() -> std::optional<detail::HandlerRetention::Needed> {
+                                                   switch (++asked) {
+                                                     case 1: throw std::runtime_error("no broker answers");
+                                                     case 2: return std::nullopt;
+                                                     default: return detail::HandlerRetention::Needed{15 * 24h};
+                                                   }
+                                                 });
+  EXPECT_EQ(store_->last_said(), std::nullopt) << "unknown is forever";
+  start(kQuick, handler);
+  EXPECT_TRUE(eventually([&] { return store_->last_said() == std::chrono::seconds(15 * 24h); }));
+  EXPECT_EQ(handler->keep_for(), std::chrono::seconds(15 * 24h));
+  const int said = store_->said;
+  EXPECT_TRUE(eventually([&] { return store_->said >= said + 2; }));
+  EXPECT_EQ(asked, 3) << "it is known";
+  const std::string text = log();
+  EXPECT_EQ(count(text, "the retention of the topic of handler charge is known now: its ids are needed for 15 d"), 1)
+      << text;
 }
 
 TEST_F(CleanerTest, ends_at_once_while_it_sleeps) {

@@ -201,6 +201,9 @@ struct TopicInfo {
   /// The longest time for which records are collected into one segment. Kafka deletes a segment only as a whole, when
   /// its youngest record is old enough.
   std::optional<std::chrono::milliseconds> segment{};
+  /// `retention` absent: the reason, and what to do, for an error text. It ends without a period. Empty if the broker
+  /// has no such setting (in memory, librdkafka's mock).
+  std::string why_unknown{};
 };
 
 /// A message broker: the source and the destination of messages. Thread-safe.
