@@ -123,5 +123,22 @@ TEST_F(KafkaRights, without_describe_configs_the_retention_is_unknown_and_the_re
   EXPECT_TRUE(eventually([&] { return info().retention == 24h && info().why_unknown.empty(); }));
 }
 
+TEST_F(KafkaRights, doctor_needs_no_right_on_topics_that_are_not_its_own) {
+  const auto topic = kafka_.create_topic(1);
+  const Denied denied(kafka_.brokers(), "__consumer_offsets", RD_KAFKA_ACL_OPERATION_DESCRIBE);
+  ASSERT_TRUE(eventually([&] { return !may_describe("__consumer_offsets"); }));
+  EXPECT_THAT(doctor("[topics." + topic + "]\n"), AllOf(ContainsRegex("ok +broker +" + kafka_.brokers() + " answers"),
+                                                        ContainsRegex("ok +topic " + topic)));
+}
+
+TEST_F(KafkaRights, doctor_checks_the_other_topics_if_one_is_refused) {
+  const auto refused = kafka_.create_topic(1), other = kafka_.create_topic(1);
+  const Denied denied(kafka_.brokers(), refused, RD_KAFKA_ACL_OPERATION_DESCRIBE);
+  ASSERT_TRUE(eventually([&] { return !may_describe(refused); }));
+  EXPECT_THAT(doctor("[topics." + refused + "]\n[topics." + other + "]\n"),
+              AllOf(ContainsRegex("PROBLEM +topic " + refused + " .*Topic authorization failed"),
+                    ContainsRegex("ok +topic " + other)));
+}
+
 }  // namespace
 }  // namespace turnstile::test

@@ -64,6 +64,11 @@ class KafkaBroker final : public ports::Broker {
 
 }  // namespace
 
+void check_connection(const Settings& settings, std::chrono::milliseconds timeout) {
+  check(settings);
+  wait_for_answer(*Client::open(Role::inspector, settings, nullptr), timeout);
+}
+
 std::shared_ptr<ports::Broker> open_broker(const Settings& settings, std::shared_ptr<spdlog::logger> logger) {
   check(settings);
   return std::make_shared<KafkaBroker>(settings, std::move(logger));

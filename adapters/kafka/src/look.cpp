@@ -342,15 +342,18 @@ void look_at(const Config& config, const std::vector<std::string>& others, Findi
   }
   const std::string& brokers = named->second;
   try {
+    check_connection(config.kafka, kLookPatience);
     const auto broker = open_broker(config.kafka, nullptr);
-    // A request for any topic shows that the broker answers and accepts the login. This topic is never created by a
-    // request.
-    broker->describe("__consumer_offsets", kLookPatience);
     findings.ok("broker", fmt::format("{} answers", brokers));
     GroupLook group(*broker, brokers, config.group());
     for (const auto& [topic, settings] : config.topics) {
-      const auto info = look_at_topic(*broker, config, topic, brokers, findings);
-      if (info) group.look(topic, info->partitions);
+      try {
+        const auto info = look_at_topic(*broker, config, topic, brokers, findings);
+        if (info) group.look(topic, info->partitions);
+      } catch (const BrokerError& error) {
+        if (error.code() != Code::kafka_permission_denied) throw;
+        findings.problem("topic " + topic, error.what());  // the rights on the other topics may be there
+      }
     }
     for (const std::string& topic : others) {
       if (config.topics.contains(topic)) continue;

@@ -33,7 +33,8 @@ constexpr milliseconds kChangeTimeout{15'000};
 
 KafkaSource::KafkaSource(const Config& config, const std::vector<std::string>& named,
                          std::function<void(const std::string&)> on_progress)
-    : broker_(kafka::open_broker(config.kafka, nullptr)),
+    : kafka_(config.kafka),
+      broker_(kafka::open_broker(kafka_, nullptr)),
       consumer_(broker_->open_consumer()),
       on_progress_(std::move(on_progress)) {
   consumer_->hurry_when([] { return true; });  // it has nothing to commit, and no partitions to give back
@@ -49,7 +50,7 @@ void KafkaSource::also(const std::vector<std::string>& topics) {
 void KafkaSource::count_partitions() {
   const auto now = Clock::now();
   if (topics_.empty() && now >= greet_again_) {
-    broker_->describe("__consumer_offsets", kPatience);  // a request shows whether the broker answers
+    kafka::check_connection(kafka_, kPatience);
     greet_again_ = now + kCountAgain;
   }
   std::int64_t looked_up = 0;

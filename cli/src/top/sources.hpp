@@ -50,6 +50,7 @@ class KafkaSource {
   void count_partitions();
   void find_begins(const std::string& name, Topic& topic, TopicSample& sample);
 
+  const std::map<std::string, std::string> kafka_;  ///< the settings of [kafka]
   std::shared_ptr<ports::Broker> broker_;
   std::unique_ptr<ports::BrokerConsumer> consumer_;
   const std::function<void(const std::string&)> on_progress_;

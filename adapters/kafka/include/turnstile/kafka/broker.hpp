@@ -1,6 +1,7 @@
 #pragma once
 // Kafka as an implementation of the framework's Broker, with librdkafka (2.0.2 or newer).
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <string>
@@ -29,6 +30,10 @@ using Settings = std::map<std::string, std::string>;
 /// break a guarantee. A missing "bootstrap.servers" is no problem here. Pass it to Config::parse(); Config::load()
 /// passes it itself.
 std::vector<KafkaProblem> check_settings(const Settings& settings);
+
+/// Connects, to see whether a broker answers and accepts the login. It needs no right on any topic. Throws BrokerError if
+/// none does within `timeout`, and ConfigError as open_broker().
+void check_connection(const Settings& settings, std::chrono::milliseconds timeout);
 
 /// Does not connect yet. If `logger` is null, nothing is logged. Throws ConfigError with every wrong key.
 std::shared_ptr<ports::Broker> open_broker(const Settings& settings, std::shared_ptr<spdlog::logger> logger);
