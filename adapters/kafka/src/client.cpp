@@ -69,6 +69,7 @@ std::shared_ptr<Client> Client::open(Role role, const Settings& settings, std::s
   state->logger = std::move(logger);
   state->brokers = setting(settings, "bootstrap.servers", setting(settings, "metadata.broker.list"));
   if (role == Role::consumer) state->group = setting(settings, "group.id", "turnstile");
+  state->plaintext = setting(settings, "security.protocol").empty();
   state->events = events;
   state->wake_ups = std::move(wake_ups);
   std::shared_ptr<Client> client{new Client(std::move(state))};

@@ -33,6 +33,7 @@ struct ClientState {
   std::shared_ptr<spdlog::logger> logger;
   std::string brokers;
   std::string group;
+  bool plaintext = false;  ///< security.protocol is not set
   ClientEvents* events = nullptr;
   std::vector<std::shared_ptr<WakeUpEvent>> wake_ups;  ///< librdkafka writes to them
   bool opened = false;                                 ///< librdkafka has called on_new
@@ -45,7 +46,9 @@ struct ClientState {
   void answered() noexcept;
   void failed(rd_kafka_resp_err_t code, const char* reason) noexcept;
   void log(int level, const char* facility, const char* text) noexcept;
-  [[nodiscard]] Where where(std::string_view topic = {}) const noexcept { return {brokers, group, topic}; }
+  [[nodiscard]] Where where(std::string_view topic = {}) const noexcept {
+    return {brokers, group, topic, plaintext && !been_up.load(std::memory_order_relaxed)};
+  }
   [[nodiscard]] std::string last_failure() const;
 };
 

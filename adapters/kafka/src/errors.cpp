@@ -14,6 +14,8 @@ namespace {
 std::string remedy(rd_kafka_resp_err_t code, const Where& at) {
   const std::string_view topic = at.topic.empty() ? "TOPIC" : at.topic;
   const std::string_view group = at.group.empty() ? "GROUP" : at.group;
+  const std::string plaintext =
+      at.plaintext_unanswered ? " If they require TLS or SASL, set security.protocol: it is not set." : "";
   switch (code) {
     case RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART:
     case RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC:
@@ -46,11 +48,12 @@ std::string remedy(rd_kafka_resp_err_t code, const Where& at) {
     case RD_KAFKA_RESP_ERR__TIMED_OUT:
     case RD_KAFKA_RESP_ERR__TIMED_OUT_QUEUE:
     case RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT:
-      return "Check that the brokers run, and that this machine can reach their advertised.listeners.";
+      return "Check that the brokers run, and that this machine can reach their advertised.listeners." + plaintext;
     case RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN:
-      return "Check that the brokers run, that this machine can reach their advertised.listeners, and bootstrap.servers.";
+      return "Check that the brokers run, that this machine can reach their advertised.listeners, and bootstrap.servers." +
+             plaintext;
     case RD_KAFKA_RESP_ERR__TRANSPORT:
-    case RD_KAFKA_RESP_ERR__RESOLVE: return "Check bootstrap.servers, and that the brokers run.";
+    case RD_KAFKA_RESP_ERR__RESOLVE: return "Check bootstrap.servers, and that the brokers run." + plaintext;
     case RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET:
     case RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE:
     case RD_KAFKA_RESP_ERR__NO_OFFSET:

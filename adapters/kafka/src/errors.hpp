@@ -15,6 +15,8 @@ struct Where {
   std::string_view broker;  ///< bootstrap.servers
   std::string_view group;
   std::string_view topic;
+  /// No broker has ever answered this client, and no setting of it asks for TLS or SASL.
+  bool plaintext_unanswered = false;
 };
 
 /// The error does not end by itself: rights, credentials, a fatal state of the client.

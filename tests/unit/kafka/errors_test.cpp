@@ -4,6 +4,8 @@
 
 #include <gmock/gmock.h>
 
+#include "client.hpp"
+
 namespace turnstile::kafka {
 namespace {
 
@@ -26,6 +28,25 @@ TEST(KafkaErrors, a_client_without_a_connection_is_no_proof_that_all_brokers_are
   EXPECT_THAT(text, AllOf(HasSubstr("kafka 127.0.0.1:9092: this client has no connection to any broker now."),
                           HasSubstr("Check that the brokers run"), HasSubstr("bootstrap.servers"),
                           Not(HasSubstr("All broker"))));
+}
+
+TEST(KafkaErrors, a_client_that_no_broker_has_answered_may_lack_a_security_protocol) {
+  Where at{.broker = "127.0.0.1:9092", .group = {}, .topic = {}, .plaintext_unanswered = true};
+  for (const auto code :
+       {RD_KAFKA_RESP_ERR__TIMED_OUT, RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN, RD_KAFKA_RESP_ERR__TRANSPORT}) {
+    at.plaintext_unanswered = true;
+    EXPECT_THAT(explain(code, {}, at), HasSubstr("set security.protocol: it is not set."));
+    at.plaintext_unanswered = false;
+    EXPECT_THAT(explain(code, {}, at), Not(HasSubstr("security.protocol")));
+  }
+}
+
+TEST(KafkaErrors, a_client_knows_whether_its_settings_name_a_security_protocol) {
+  const Settings plain{{"bootstrap.servers", "127.0.0.1:1"}};
+  Settings secure = plain;
+  secure["security.protocol"] = "ssl";
+  EXPECT_TRUE(Client::open(Role::inspector, plain, nullptr)->where().plaintext_unanswered);
+  EXPECT_FALSE(Client::open(Role::inspector, secure, nullptr)->where().plaintext_unanswered);
 }
 
 }  // namespace
