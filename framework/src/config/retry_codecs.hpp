@@ -13,12 +13,19 @@
 
 #include "config/codec.hpp"
 #include "config/settings_table.hpp"
+#include "config/topic_plan.hpp"
 
 namespace turnstile::detail::setting {
 
 struct Backoff {
   using Value = std::pair<std::chrono::milliseconds, std::chrono::milliseconds>;
-  static Problem read(const ConfigValue& value, Value& into) { return read_range(value, into.first, into.second); }
+  static Problem read(const ConfigValue& value, Value& into) {
+    if (auto problem = read_range(value, into.first, into.second)) return problem;
+    if (into.second > kLongestRetryDelay)
+      return "has a longest wait of " + to_text(into.second) + ", but the longest one is " +
+             to_text(kLongestRetryDelay);
+    return std::nullopt;
+  }
   static std::string write(const Value& value) {
     return codec::toml_text(to_text(value.first) + ".." + to_text(value.second));
   }

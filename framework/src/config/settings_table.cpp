@@ -66,11 +66,11 @@ std::span<const Setting<PostgresSettings>> postgres_keys() {
           "The largest number of connections that are open at once for handlers."),
       line<Flag, &S::prepared_statements, S>("prepared_statements", "true", {},
                                              "Set it to `false` behind PgBouncer in transaction mode."),
-      line<Duration<1>, &S::lock_timeout, S>(
+      line<Duration<1, kDay>, &S::lock_timeout, S>(
           "lock_timeout", "\"5s\"", {},
           "How long a statement waits for a lock; below Kafka's session timeout. A statement of Turnstile's own that is unanswered for `lock_timeout` plus twice `connect_timeout` counts as an outage. A handler's statement may be slower, as long as the server answers new connections."),
-      line<Duration<1>, &S::connect_timeout, S>("connect_timeout", "\"5s\"", {},
-                                                "How long a new connection waits for the server."),
+      line<Duration<1, kDay>, &S::connect_timeout, S>("connect_timeout", "\"5s\"", {},
+                                                      "How long a new connection waits for the server."),
   };
   return kKeys;
 }

@@ -240,6 +240,10 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{
             "[topics.a]\nretry = { backoff = \"30s\" }",
             "2: topics.a.retry.backoff: must be the shortest and the longest wait, such as \"100ms..30s\", not the string '30s'"},
+        Wrong{"[topics.a]\nretry = { backoff = \"1s..99999d\" }",
+              "2: topics.a.retry.backoff: has a longest wait of 99999d, but the longest one is 3650d"},
+        Wrong{"[postgres]\nurl = \"host=x\"\nconnect_timeout = \"100000d\"",
+              "3: postgres.connect_timeout: must be at most 1d, not 100000d"},
         Wrong{"[topics.a]\nretry = { backoff = \"30s..100ms\" }",
               "2: topics.a.retry.backoff: has a longest wait of 100ms, which is below its first wait of 30s"},
         Wrong{"[topics.a]\ndead_letter = \"a\"",
