@@ -10,18 +10,6 @@
 
 namespace turnstile::cli {
 
-namespace {
-
-Microseconds parse_time(const char* option, const std::string& text) {
-  const auto now = std::chrono::floor<std::chrono::microseconds>(std::chrono::system_clock::now());
-  const auto point = parse_point(text, now);
-  if (const auto* time = std::get_if<Microseconds>(&point)) return *time;
-  throw UsageError(fmt::format("{} {}: not a time; write \"2026-03-01 14:05:09\", 14:05 or \"10m ago\"", option,
-                               one_line(text, 40)));
-}
-
-}  // namespace
-
 void add_dead_options(Verb verb, DeadOptions& options) {
   verb.add_option("--handler", options.handler, "of this handler only").type("NAME");
   verb.add_option("--topic", options.topic, "of this topic only").type("NAME");
@@ -50,8 +38,9 @@ Header parse_header(const std::string& text) {
 
 postgres::DeadFilter dead_filter(postgres::Admin& admin, const DeadOptions& options) {
   postgres::DeadFilter filter;
-  if (options.since) filter.since = parse_time("--since", *options.since);
-  if (options.until) filter.until = parse_time("--until", *options.until);
+  const auto now = std::chrono::floor<std::chrono::microseconds>(std::chrono::system_clock::now());
+  if (options.since) filter.since = parse_time("--since", *options.since, now);
+  if (options.until) filter.until = parse_time("--until", *options.until, now);
   if (filter.since && filter.until && *filter.since >= *filter.until) {
     throw UsageError(fmt::format("--since {} is not before --until {}: no dead letter can match", when(*filter.since),
                                  when(*filter.until)));

@@ -111,19 +111,29 @@ std::optional<Microseconds> before_now(std::string_view text, Microseconds now) 
   return span ? std::optional(now - *span) : std::nullopt;
 }
 
+std::optional<Microseconds> any_time(std::string_view text, Microseconds now) {
+  if (const auto time = date_and_time(text)) return time;
+  if (const auto time = time_today(text, now)) return time;
+  return before_now(text, now);
+}
+
 }  // namespace
 
 std::variant<std::int64_t, Microseconds> parse_point(std::string_view text, Microseconds now) {
   std::int64_t position = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), position);
   if (error == std::errc{} && end == text.data() + text.size() && position >= 0) return position;
-  if (const auto time = date_and_time(text)) return *time;
-  if (const auto time = time_today(text, now)) return *time;
-  if (const auto time = before_now(text, now)) return *time;
+  if (const auto time = any_time(text, now)) return *time;
   throw UsageError(fmt::format(
       "\"{}\" is neither a position nor a time; write 1041, \"2026-03-01 14:05:09\" (UTC unless a zone follows, as in "
       "2026-03-01T14:05:09+01:00), 14:05 or \"10m ago\"",
       one_line(text, 80)));
+}
+
+Microseconds parse_time(std::string_view option, std::string_view text, Microseconds now) {
+  if (const auto time = any_time(text, now)) return *time;
+  throw UsageError(fmt::format("{} {}: not a time; write \"2026-03-01 14:05:09\", 14:05 or \"10m ago\"", option,
+                               one_line(text, 40)));
 }
 
 }  // namespace turnstile::cli

@@ -14,4 +14,7 @@ namespace turnstile::cli {
 /// with examples.
 std::variant<std::int64_t, Microseconds> parse_point(std::string_view text, Microseconds now);
 
+/// A time, as above, for an option that takes no position. Throws UsageError, which names the option.
+Microseconds parse_time(std::string_view option, std::string_view text, Microseconds now);
+
 }  // namespace turnstile::cli

@@ -41,14 +41,9 @@ constexpr std::size_t kMembersShown = 5;
 
 Microseconds parse_to(const std::string& text) {
   const auto now = std::chrono::floor<std::chrono::microseconds>(std::chrono::system_clock::now());
-  const auto point = parse_point(text, now);
-  const auto* time = std::get_if<Microseconds>(&point);
-  if (time == nullptr) {
-    throw UsageError(
-        fmt::format("--to {}: not a time; write \"2026-03-01 14:05:09\", 14:05 or \"10m ago\"", one_line(text, 40)));
-  }
-  if (*time > now) throw UsageError(fmt::format("--to {}: lies in the future; a group only goes back", when(*time)));
-  return *time;
+  const auto time = parse_time("--to", text, now);
+  if (time > now) throw UsageError(fmt::format("--to {}: lies in the future; a group only goes back", when(time)));
+  return time;
 }
 
 class Rewinder {

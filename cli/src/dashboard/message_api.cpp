@@ -115,10 +115,7 @@ Json Api::deliveries(const Query& query) {
   if (!topic) throw UsageError("topic=NAME is missing");
   std::optional<Timestamp> from;
   if (const auto since = query.text("since")) {
-    const auto point = parse_point(*since, top::utc());
-    const auto* time = std::get_if<Microseconds>(&point);
-    if (time == nullptr) throw UsageError("since: write a time, such as \"2h ago\" or \"2026-03-01 14:05\"");
-    from = std::chrono::floor<std::chrono::milliseconds>(*time);
+    from = std::chrono::floor<std::chrono::milliseconds>(parse_time("since", *since, top::utc()));
   }
   const auto settings = config_.topics.find(*topic);
   const RecordIds ids(*topic, settings == config_.topics.end() ? TopicSettings{} : settings->second, config_.group());
