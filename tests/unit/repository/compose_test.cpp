@@ -5,6 +5,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <map>
@@ -112,6 +113,15 @@ TEST(Compose, has_the_specifications_shape) {
       EXPECT_FALSE(is_plain_non_text(restart)) << name << ": quote \"no\", which YAML takes for false";
     }
   }
+}
+
+// docs/operations/deploy.md: handlers that do not return, Kafka, and spans.
+TEST(Compose, the_grace_period_is_enough_for_a_drain) {
+  using namespace std::chrono_literals;
+  const auto grace = compose()["services"]["payments"]["stop_grace_period"].as<std::string>();
+  ASSERT_TRUE(std::regex_match(grace, std::regex{"[0-9]+s"})) << grace;
+  const auto config = turnstile::Config::parse(read_file(root / "examples/payments/turnstile.toml"), "turnstile.toml");
+  EXPECT_GE(std::chrono::seconds(std::stoi(grace)), config.consumer.drain_timeout + 3s + 20s + 2s);
 }
 
 TEST(Compose, waits_only_for_what_is_there_and_says_when_it_is_ready) {
