@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/eventually.hpp"
 #include "turnstile/turnstile.hpp"
 
 namespace {
@@ -47,7 +48,6 @@ TEST(Charge, takes_the_money_once) {
   EXPECT_EQ(h.dead_letters().size(), 1u);
 }
 
-TEST(Harness, redelivers_the_same_record) {
 TEST(Harness, tells_a_stored_message_from_one_that_took_effect) {
   Harness h{charge | transactional() | retry(exponential{1h, 3, 6h}).durable() | dead_letter()};
   EXPECT_EQ(h.deliver(message("order-1").key("ada").payload("no money")), Settled::deferred);
@@ -59,6 +59,7 @@ TEST(Harness, tells_a_stored_message_from_one_that_took_effect) {
   EXPECT_TRUE(h.dead_letters().empty());
 }
 
+TEST(Harness, redelivers_the_same_record) {
   Harness h{charge | transactional()};
   EXPECT_THROW(h.redeliver(), std::logic_error);
   EXPECT_EQ(h.deliver(message("order-1").payload("1")), Settled::done);
@@ -124,6 +125,14 @@ TEST(Harness, answers_statements_as_the_test_says) {
   h.store().answer(ask, turnstile::testing::MemoryInbox::rows({{"500"}}));
   EXPECT_EQ(h.deliver(message("3").payload("ada")), Settled::done);
   EXPECT_TRUE(h.statements().back().deferred);
+}
+
+TEST(Harness, sends_replies_to_topics_of_the_test) {
+  const auto receipt = [](const Message&, Context& ctx) { ctx.reply("receipt"); };
+  Harness h{receipt | transactional() | replies("receipts")};
+  h.broker().create_topic("receipts", 1);
+  EXPECT_EQ(h.deliver(message("order-1")), Settled::done);
+  EXPECT_TRUE(turnstile::test::eventually([&] { return h.broker().records("receipts").size() == 1; }));
 }
 
 TEST(Harness, runs_a_decorator_of_ones_own) {
