@@ -27,8 +27,8 @@ std::string remedy(rd_kafka_resp_err_t code, const Where& at) {
       return "Kafka allows 1 to 249 letters, digits, '.', '_' and '-' in a topic's name. Correct the name.";
     case RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED:
       return fmt::format(
-          "Grant this user Read and Describe to consume it, Write to produce to it (kafka-acls.sh --add "
-          "--allow-principal User:… --operation Read --topic {}).",
+          "Grant this user Read to consume it, Write to produce to it, Create if Turnstile is to create it "
+          "(kafka-acls.sh --add --allow-principal User:… --operation Read --topic {}).",
           topic);
     case RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED:
       return fmt::format(

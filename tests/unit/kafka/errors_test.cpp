@@ -30,6 +30,12 @@ TEST(KafkaErrors, a_client_without_a_connection_is_no_proof_that_all_brokers_are
                           Not(HasSubstr("All broker"))));
 }
 
+/// Kafka gives the same answer to each request, so the error cannot know which right is missing.
+TEST(KafkaErrors, a_missing_right_on_a_topic_may_be_that_to_create_it) {
+  EXPECT_THAT(explain(RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, {}, {.broker = "b:1", .group = {}, .topic = "t"}),
+              AllOf(HasSubstr("Read to consume"), HasSubstr("Write to produce"), HasSubstr("Create if")));
+}
+
 TEST(KafkaErrors, a_client_that_no_broker_has_answered_may_lack_a_security_protocol) {
   Where at{.broker = "127.0.0.1:9092", .group = {}, .topic = {}, .plaintext_unanswered = true};
   for (const auto code :
