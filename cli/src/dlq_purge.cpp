@@ -52,8 +52,9 @@ Exit preview(const Global& global, postgres::Admin& admin, const postgres::DeadP
 Exit purge(const Global& global, const DlqPurgeOptions& options) {
   const auto age = parse_duration(options.older_than);
   if (!age) {
-    throw UsageError(fmt::format("--older-than {}: not a time; write a number and a unit, as in 30d, 36h, 90m or 2w",
-                                 one_line(options.older_than, 40)));
+    throw UsageError(
+        fmt::format("--older-than {}: not a time above 0; write a number and a unit, as in 30d, 36h, 90m or 2w",
+                    one_line(options.older_than, 40)));
   }
   auto admin = open_admin(load_settings(global));
   postgres::DeadPurge purge;

@@ -28,8 +28,9 @@ void interrupt(int) { interrupted = 1; }
 std::chrono::seconds parse_age(const std::string& text) {
   const auto age = parse_duration(text);
   if (age && *age >= std::chrono::seconds(1)) return std::chrono::floor<std::chrono::seconds>(*age);
-  throw UsageError(fmt::format("--older-than {}: not a time; write a number and a unit, as in 7d, 36h, 90m, 30s or 2w",
-                               one_line(text, 40)));
+  throw UsageError(
+      fmt::format("--older-than {}: not a time of 1s or more; write a number and a unit, as in 7d, 36h, 90m, 30s or 2w",
+                  one_line(text, 40)));
 }
 
 constexpr const char* kOutcome =
