@@ -92,7 +92,7 @@ class Message {
   /// The payload's text; empty for a null payload.
   [[nodiscard]] std::string_view text() const noexcept { return fields_.payload.value_or(std::string_view{}); }
   /// The id by which the inbox knows the message: `ctx.tx().exec(sql, message.id())` sends it as a uuid. A UUID of the
-  /// sender is unchanged; another id is a hash (MessageId::from()). Absent in a mode without ids, and outside a handler.
+  /// sender is unchanged; another id is a hash (MessageId::from()). Absent in mode at_least_once, and outside a handler.
   [[nodiscard]] std::optional<MessageId> id() const noexcept {
     return id_ == nullptr ? std::nullopt : std::optional(*id_);
   }
