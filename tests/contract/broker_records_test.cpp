@@ -125,7 +125,7 @@ TEST_P(BrokerContract, keeps_headers_in_order_repeated_null_and_binary) {
 TEST_P(BrokerContract, keeps_headers_of_records_of_any_size_apart) {
   const auto topic = new_topic(1);
   std::vector<OwnedMessage> sent;
-  for (const std::size_t size : {0, 1, 63, 64, 8'191, 8'192, 70'000})
+  for (const std::size_t size : {0U, 1U, 63U, 64U, 8'191U, 8'192U, 70'000U})
     for (const int headers : {0, 1, 100}) {
       sent.push_back(text(topic, 0, std::string(size, '\0')));
       sent.back().headers.assign(static_cast<std::size_t>(headers), {"a", "1"});

@@ -25,7 +25,7 @@ class HeadersInKafka : public ::testing::TestWithParam<const char*> {
         {}, {{"", std::nullopt}}, {{"a", "1"}}, std::vector<Header>(200, {"b", "2"})};
     OwnedMessage record;
     record.topic = "t";
-    for (const std::size_t size : {0, 1, 63, 64, 8'191, 8'192, 70'000})
+    for (const std::size_t size : {0U, 1U, 63U, 64U, 8'191U, 8'192U, 70'000U})
       for (const bool has_key : {false, true})
         for (const auto& of_record : headers) {
           record.key = has_key ? std::optional(std::string(3, '\0')) : std::nullopt;
