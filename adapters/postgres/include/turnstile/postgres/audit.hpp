@@ -66,7 +66,8 @@ struct AuditedTimes {
 struct AuditedElsewhere {
   /// Effects in partitions that another group has claimed, or of another topic.
   struct Others {
-    std::string topic, group;
+    std::string topic;         ///< of the partitions
+    std::string group;         ///< that has claimed them
     std::int64_t effects = 0;  ///< in all of these partitions
   };
   /// An effect that no record can have made.
@@ -76,12 +77,12 @@ struct AuditedElsewhere {
     Offset offset = 0;      ///< negative, if the slot is one of the ranges
   };
 
-  std::int64_t before = 0;       ///< in a slot of the ranges, before its range
-  std::int64_t by_call = 0;      ///< of calls, without a record
-  std::int64_t unknown = 0;      ///< in slots whose row of `fence` was deleted, or may have been
-  std::vector<Others> others{};  ///< by topic and group
-  std::int64_t strays = 0;       ///< all of them
-  std::vector<Stray> some_strays{};
+  std::int64_t before = 0;           ///< in a slot of the ranges, before its range
+  std::int64_t by_call = 0;          ///< of calls, without a record
+  std::int64_t unknown = 0;          ///< in slots whose row of `fence` was deleted, or may have been
+  std::vector<Others> others{};      ///< by topic and group
+  std::int64_t strays = 0;           ///< all of them
+  std::vector<Stray> some_strays{};  ///< the first of them, by slot and offset
 };
 
 /// What the handlers of all topics have published and the relay has not sent.
