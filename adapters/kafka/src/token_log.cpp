@@ -380,8 +380,8 @@ void KafkaTokenLog::open_producer() {
   producer_ = Client::open(Role::producer, token_log_writer_settings(settings_), logger_, this);
 }
 
-/// A client needs seconds to end while a name server does not answer. The caller's thread tells handlers that their permits
-/// are lost, so it cannot wait.
+/// A client needs seconds to end while a name server does not answer. The caller's thread renews the lease, so it cannot
+/// wait.
 void KafkaTokenLog::end_elsewhere(std::shared_ptr<Client> client) {
   std::erase_if(ending_, [](const auto& end) { return end.wait_for(milliseconds{0}) == std::future_status::ready; });
   ending_.push_back(std::async(std::launch::async, [client = std::move(client)]() mutable { client.reset(); }));
