@@ -306,6 +306,8 @@ void Session::note_statement(std::string_view sql) {
 
 void Session::add_reset() {
   if (!touched_) return;
+  to_own_.reset();
+  loan_->timeouts.reset();
   Pipeline& pipeline = loan_->pipeline;
   for (const std::string_view sql : kResets) pipeline.add(sql, kReset);
   if (prepared_) pipeline.add(kDeallocate, kReset);
@@ -357,6 +359,7 @@ void Session::commit() {
     // If COMMIT is refused (a deferred constraint), the handlers' statements are the reason.
     pipeline.add("COMMIT", kCaller, Pipeline::Keep::text, Author::handler);
     add_reset();
+    add_own_timeouts();
     asked = true;
     pipeline.finish(answers);
   } catch (const ConnectionLost& lost) {
@@ -386,6 +389,7 @@ void Session::commit() {
   }
   if (loan_->connection.ended_nothing()) throw_ended();
   if (!is_reset(answers)) loan_->connection.condemn();
+  note_own_timeouts(answers);
   const bool unreplicated = loan_->connection.unreplicated();
   close();
   if (!is_committed()) throw_aborted();

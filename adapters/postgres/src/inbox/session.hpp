@@ -67,6 +67,7 @@ class Session final : public ports::InboxSession, public Transaction {
   void start(const ports::InboxScope& scope);
   std::vector<ports::Admission> admit(const ports::InboxScope& scope, std::span<const ports::InboxEntry> entries);
   bool still_owns(const Fence& fence);
+  std::vector<ports::Admission> admit_one(const ports::InboxScope& scope, std::span<const ports::InboxEntry> entries);
   Answers take_in(const ports::InboxScope& scope, std::span<const ports::InboxEntry> entries);
   std::vector<ports::Admission> admit_shared(const ports::InboxScope& scope, std::span<const ports::InboxEntry> entries,
                                              std::span<const ports::InboxShare> shares);
@@ -136,6 +137,12 @@ class Session final : public ports::InboxSession, public Transaction {
   void lose(const ConnectionLost& lost) noexcept;
   /// Call it before a statement of a handler is sent.
   void note_statement(std::string_view sql);
+  /// Whether the server's session has the timeouts of `scope`. If not, the transaction sets them, and its end sets them for
+  /// the session, unless that is shared with other clients.
+  bool has_timeouts(const ports::InboxScope& scope);
+  /// Queues the statement for it, after COMMIT; and reads its answer.
+  void add_own_timeouts();
+  void note_own_timeouts(const Answers& answers);
   /// Queues the statements that undo a handler's changes to the session. They are sent with the end of the transaction.
   void add_reset();
   [[nodiscard]] bool is_reset(const Answers& answers) const;
@@ -158,6 +165,7 @@ class Session final : public ports::InboxSession, public Transaction {
   bool ended_ = false;                    // by the handler, in this transaction
   std::optional<ConnectionLost> lost_;    // lost in this transaction
   std::size_t contended_batches_ = 0;     // that expect others to store the same ids
+  std::optional<Link::Timeouts> to_own_;  // what the end of the transaction sets for the session
   bool touched_ = false;                  // a handler has sent a statement that may have changed the session
   bool prepared_ = false;                 // it may have prepared statements
   std::array<std::string, 4> plain_;      // statements that change no session, so that each is parsed once

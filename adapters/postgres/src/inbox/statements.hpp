@@ -18,6 +18,8 @@ struct Statements {
   std::string look_up_by_index;
   Admit fenced;
   Admit free;
+  std::string one_own_timeouts;  ///< fenced.one, if the session has the timeouts
+  std::string own_timeouts;
   std::string still_owner;
   std::string shared;
   std::string add_progress;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -22,6 +23,14 @@ struct Link {
   Connection connection;
   Pipeline pipeline;
   std::thread::id user;  ///< its last user
+  /// The timeouts of the server's session, for locks and for being idle in a transaction. They are set again after `until`,
+  /// because a function of the handler's can change them unseen. Absent: they are not set.
+  struct Timeouts {
+    std::chrono::milliseconds lock{}, idle{};
+    std::chrono::steady_clock::time_point until;
+  };
+  std::optional<Timeouts> timeouts;
+  bool pooled = false;  ///< a pooler lends the server's session to other clients, too
   /// It was used before: if it turns out to be lost, a new connection is worth a try.
   bool used = false;
   std::int64_t generation = 0;  ///< of the pool, when it was opened
