@@ -207,6 +207,9 @@ void print_change(const std::string& name, const PermitsView::Entry* before, con
     fmt::print("{} {} held: running handlers keep their permits, and {}\n", number(held), held == 1 ? "is" : "are",
                after->limit == 0 ? "no handler starts" : "no handler starts until it fits");
   }
+  if (before != nullptr && after->limit < before->limit)
+    fmt::print(
+        "a process that is cut off from Kafka does not learn of it: it starts handlers under the earlier limit until 7/8 of its lease\n");
   if (!after->set) return;
   if (after->configured.empty())
     fmt::print("no running member has this limiter: the limit applies to members that start later\n");

@@ -16,9 +16,10 @@ namespace {
 const std::set<DeadReason> kUndecided{DeadReason::too_old, DeadReason::unknown, DeadReason::outside_window,
                                       DeadReason::no_session, DeadReason::forged};
 /// These become dead letters again unless something else has changed: the topic's settings, or the cause of the crash.
-const std::set<DeadReason> kDiesAgain{DeadReason::missing_id, DeadReason::mismatch, DeadReason::killed_process};
+const std::set<DeadReason> kDiesAgain{DeadReason::missing_id, DeadReason::mismatch, DeadReason::killed_process,
+                                      DeadReason::unreadable};
 /// Of these, those whose cause is in the record, so that an edit may have removed it. An edit keeps the id of a mismatch.
-const std::set<DeadReason> kMendedByEdit{DeadReason::missing_id, DeadReason::killed_process};
+const std::set<DeadReason> kMendedByEdit{DeadReason::missing_id, DeadReason::killed_process, DeadReason::unreadable};
 
 }  // namespace
 

@@ -85,6 +85,8 @@ std::string why_missing(const std::string& topic) {
 std::string caution(const postgres::DeadSummary& summary) {
   if (is(summary.reason, DeadReason::missing_id) && summary.edits == 0)
     return "  (it has no id: it is refused again unless the topic's message_id was changed)";
+  if (is(summary.reason, DeadReason::unreadable) && summary.edits == 0)
+    return "  (it has none of its headers: give it an id first, turnstile dlq edit, or have its producer send it again)";
   if (is(summary.reason, DeadReason::killed_process))
     return "  (unless its handler was fixed, it kills the process that runs it, and becomes a dead letter again)";
   if (is(summary.reason, DeadReason::unknown))

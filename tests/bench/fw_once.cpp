@@ -1,6 +1,6 @@
 // Once, with the framework: the same job as raw_once, as a user would write it.
 //  --brokers B --topic T --postgres URL --schema S --workers N --messages M
-//  --way single|sync|defer|set|user-defer|user-set|noop|noop-batch|retry
+//  --way single|single-defer|sync|defer|set|user-defer|user-set|noop|noop-batch|retry
 //  [--mode transactional]    as in the configuration
 //  [--message-id header:message-id]
 // retry: as sync, but each message fails at first, is stored, and comes back (retry(...).durable()).
@@ -69,6 +69,7 @@ void no_effects(std::span<const Message>, Context&) {}
 Pipeline pipeline_of(const std::string& way) {
   const auto name = handler_id("once");
   if (way == "single") return effect_sync | name | batch(1);
+  if (way == "single-defer") return effect_deferred | name | batch(1);
   if (way == "sync") return effect_sync | name;
   if (way == "retry") {
     using std::chrono::milliseconds;
@@ -80,7 +81,8 @@ Pipeline pipeline_of(const std::string& way) {
   if (way == "user-set") return user_batch | name;
   if (way == "noop") return no_effect | name;
   if (way == "noop-batch") return no_effects | name;
-  bench::die("--way: single, sync, defer, set, user-defer, user-set, noop, noop-batch or retry, not " + way);
+  bench::die("--way: single, single-defer, sync, defer, set, user-defer, user-set, noop, noop-batch or retry, not " +
+             way);
 }
 
 }  // namespace

@@ -69,6 +69,32 @@ TEST_P(HeadersInKafka, are_known_to_be_absent_without_parsing_them) {
   EXPECT_EQ(at, sent.size());
 }
 
+/// librdkafka parses no more than 100,000 headers, but sends more. Not to know them is not to have none.
+TEST(UnreadableHeadersInKafka, are_not_taken_for_absent_ones) {
+  kafka::MockBroker mock;
+  mock.create_topic("t", 1);
+  OwnedMessage record;
+  record.topic = "t";
+  const auto broker = kafka::open_broker(mock.settings(), nullptr);
+  for (const std::size_t count : {100'000U, 100'001U}) {
+    record.headers.assign(count, {"h", "v"});
+    ASSERT_EQ(broker->open_sender()->send({&record, 1}).at(0).kind, ports::BrokerSender::Fate::Kind::sent);
+  }
+  auto settings = mock.settings();
+  settings["group.id"] = "g";
+  kafka::RecordReader reader(settings, "t", nullptr);
+  std::vector<HeaderReader::Found> found;
+  reader.read(reader.ranges({}, {}).at(0), [&](std::span<const Message> messages) {
+    for (const auto& message : messages) found.push_back(message.find("h"));
+    return true;
+  });
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[0].count, 100'000);
+  EXPECT_FALSE(found[0].unreadable);
+  EXPECT_EQ(found[1].count, 0);
+  EXPECT_TRUE(found[1].unreadable);
+}
+
 INSTANTIATE_TEST_SUITE_P(Codecs, HeadersInKafka, ::testing::Values("none", "gzip", "snappy", "lz4", "zstd"),
                          [](const auto& codec) { return std::string(codec.param); });
 

@@ -52,18 +52,20 @@ const RecordHeaders& RecordHeaders::in_place() {
   return reader;
 }
 
-const rd_kafka_headers_t* RecordHeaders::of(const void* record) const {
-  if (!record) return nullptr;
+RecordHeaders::Parsed RecordHeaders::of(const void* record) const {
+  if (!record) return {};
   const auto& fetched = *static_cast<const rd_kafka_message_t*>(record);
-  if (in_place_ && certainly_without_headers(fetched.payload, fetched.len)) return nullptr;
+  if (in_place_ && certainly_without_headers(fetched.payload, fetched.len)) return {};
   rd_kafka_headers_t* headers = nullptr;
   const std::lock_guard lock(lock_of(record));
-  return rd_kafka_message_headers(&fetched, &headers) == RD_KAFKA_RESP_ERR_NO_ERROR ? headers : nullptr;
+  const auto error = rd_kafka_message_headers(&fetched, &headers);
+  if (error == RD_KAFKA_RESP_ERR_NO_ERROR) return {.headers = headers};
+  return {.unreadable = error != RD_KAFKA_RESP_ERR__NOENT};
 }
 
 std::vector<HeaderView> RecordHeaders::all(const void* record) const {
   std::vector<HeaderView> found;
-  const auto* headers = of(record);
+  const auto* headers = of(record).headers;
   if (!headers) return found;
   found.reserve(rd_kafka_header_cnt(headers));
   const char* name = nullptr;
@@ -76,7 +78,8 @@ std::vector<HeaderView> RecordHeaders::all(const void* record) const {
 
 HeaderReader::Found RecordHeaders::find(const void* record, std::string_view name) const {
   Found found;
-  const auto* headers = of(record);
+  const auto [headers, unreadable] = of(record);
+  found.unreadable = unreadable;
   if (!headers) return found;
   const char* here = nullptr;
   const void* value = nullptr;

@@ -26,7 +26,11 @@ class RecordHeaders final : public HeaderReader {
 
  private:
   explicit RecordHeaders(bool in_place) noexcept : in_place_(in_place) {}
-  [[nodiscard]] const rd_kafka_headers_t* of(const void* record) const;
+  struct Parsed {
+    const rd_kafka_headers_t* headers = nullptr;  ///< null: it has none, or none that can be parsed
+    bool unreadable = false;
+  };
+  [[nodiscard]] Parsed of(const void* record) const;
 
   bool in_place_;
 };

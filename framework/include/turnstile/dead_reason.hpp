@@ -23,6 +23,7 @@ enum class DeadReason : std::uint8_t {
   forged,          ///< its producer's signature does not match
   killed_process,  ///< processes died while they ran only this message
   dropped,         ///< it waited for a retry, and an operator dropped it (`turnstile retries drop`)
+  unreadable,      ///< its headers cannot be parsed, so its id, or whether it is a replay, is unknown
 };
 
 /// All reasons, in the order of the enumeration.

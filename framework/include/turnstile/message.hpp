@@ -33,10 +33,13 @@ class HeaderReader {
   virtual ~HeaderReader() = default;
   /// All headers, in the order of the record. The views point into `record`.
   virtual std::vector<HeaderView> all(const void* record) const = 0;
-  /// The number of headers with a name, and the value of the last one. In Kafka's convention the last one wins.
+  /// The number of headers with a name, and the value of the last one. In Kafka's convention the last one wins. `unreadable`:
+  /// the record has headers, and they cannot be parsed, so nothing is known of them. Turnstile does not run such a message
+  /// (DeadReason::unreadable).
   struct Found {
     int count = 0;                          ///< how many headers have the name
     std::optional<std::string_view> value;  ///< of the last one; absent: no such header, or it has no value
+    bool unreadable = false;                ///< the record's headers are malformed, or more than the client reads
   };
   /// Finds the headers with this name.
   virtual Found find(const void* record, std::string_view name) const = 0;

@@ -97,7 +97,8 @@ class NumberedSender final : public ports::BrokerSender {
   /// Numbers the messages that are not stamped. You can send a stamped message again while its fate is unknown, also
   /// after the broker refused it: it is `unknown`, and not `refused`, if an earlier send may have stored it, or if it is
   /// of another session. acknowledge() gives it up.
-  /// A refused message is not stored. You cannot send it again with its stamp: later messages acknowledge its number, so
+  /// A refused message is not stored, with one exception: its partition's leader appended it, did not get it to the other
+  /// replicas, and lost its role to one that has it and refuses it by a setting that was changed meanwhile. You cannot send it again with its stamp: later messages acknowledge its number, so
   /// it would be refused again. Send it without its stamp.
   std::vector<Fate> send(std::span<const OwnedMessage> messages) override;
   /// For Acknowledge::by_hand, and for a message that you give up: declares that this number will not be sent again. A

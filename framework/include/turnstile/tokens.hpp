@@ -48,8 +48,8 @@ struct TokenSettings {
   /// How many limiters the domain can have, 1 to 16,384. The largest value of any member is in effect. 0: 1,024, unless
   /// another member requests more.
   std::uint32_t most_limiters = 0;
-  /// The two oldest members save a snapshot of the state each time the log has passed a multiple of this number. All
-  /// members must have the same value, because they compare their states there.
+  /// The two oldest members that write save a snapshot of the state each time the log has passed a multiple of this
+  /// number. All members must have the same value, because they compare their states there.
   std::int64_t snapshot_every = 4'096;
 };
 

@@ -11,6 +11,7 @@
 
 #include "delivery/reasons.hpp"
 #include "message/replay.hpp"
+#include "turnstile/replay.hpp"
 
 namespace turnstile::detail {
 
@@ -45,7 +46,12 @@ Items identify(Unit& unit, Verdicts& verdicts) {
   todo.reserve(unit.items().size());
   std::vector<std::pair<UnitItem*, DeadLetter>> dead;
   for (UnitItem& item : unit.items()) {
-    if (pass_over_others(item, unit, verdicts)) continue;
+    const auto replay = item.message().find(kReplayedFor);
+    if (replay.unreadable) {
+      dead.emplace_back(&item, reason_unreadable());
+      continue;
+    }
+    if (replay.value && pass_over_others(item, unit, verdicts)) continue;
     auto id = id_of(unit, item);
     if (const auto* missing = std::get_if<MissingId>(&id)) {
       dead.emplace_back(&item, DeadLetter{DeadReason::missing_id, missing->why, 0});

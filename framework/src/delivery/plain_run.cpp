@@ -4,6 +4,7 @@
 #include "delivery/reasons.hpp"
 #include "delivery/timed.hpp"
 #include "support/failpoint.hpp"
+#include "turnstile/replay.hpp"
 
 namespace turnstile::detail {
 
@@ -12,7 +13,10 @@ void PlainRun::run(Unit& unit) {
   Items todo;
   todo.reserve(unit.items().size());
   for (UnitItem& item : unit.items()) {
-    if (!pass_over_others(item, unit, plain.verdicts_)) todo.push_back(&item);
+    const auto replay = item.message().find(kReplayedFor);
+    if (replay.unreadable) {
+      if (!unit.is_blocked(item)) plain.verdicts_.dead_letter(item, reason_unreadable());
+    } else if (!replay.value || !pass_over_others(item, unit, plain.verdicts_)) todo.push_back(&item);
   }
   plain.run_items(todo);
 }

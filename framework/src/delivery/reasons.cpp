@@ -71,4 +71,13 @@ DeadLetter reason_outside_window(const Unit& unit, const UnitItem& item) {
 
 DeadLetter reason_mismatch() { return {DeadReason::mismatch, "the id was seen before with another payload", 0}; }
 
+DeadLetter reason_unreadable() {
+  return {
+      DeadReason::unreadable,
+      "its headers cannot be parsed: they are malformed, or more than librdkafka reads (100,000). Its id, and whether it is a "
+      "replay for another handler, are unknown, and this dead letter has none of its headers. Have its producer send it "
+      "again",
+      0};
+}
+
 }  // namespace turnstile::detail

@@ -12,5 +12,6 @@ namespace turnstile::detail {
 [[nodiscard]] DeadLetter reason_forged(const Unit& unit, const UnitItem& item);
 [[nodiscard]] DeadLetter reason_outside_window(const Unit& unit, const UnitItem& item);
 [[nodiscard]] DeadLetter reason_mismatch();
+[[nodiscard]] DeadLetter reason_unreadable();
 
 }  // namespace turnstile::detail

@@ -198,12 +198,15 @@ HandlerId register_handler(TopicRunner::Services& services, const TopicPlan& pla
   return handler;
 }
 
-/// Null for a topic without a limit. The partitions of a poll loop's caller are not claimed from the limiters.
+/// Null for a topic without a limit. The partitions of a poll loop's caller are not claimed from the limiters. Without a
+/// transaction nothing rejects what a handler goes on to do after another process has claimed its partition, so only the
+/// end of the lease returns its permits.
 std::shared_ptr<ports::Limiter> limiter_of(const TopicPlan& plan, const ConsumerSpec& spec, bool caller_raises) {
   if (plan.limiter.empty()) return nullptr;
   ports::Limiters& limiters = *spec.backends.limiters;
-  return caller_raises ? limiters.open(plan.limiter, plan.limit)
-                       : limiters.open_for_partitions(plan.limiter, plan.limit);
+  const bool is_rejected = plan.mode == Mode::transactional || numbers_records(plan.mode);
+  return is_rejected && !caller_raises ? limiters.open_for_partitions(plan.limiter, plan.limit)
+                                       : limiters.open(plan.limiter, plan.limit);
 }
 
 /// Two consumers in one process are two relays.

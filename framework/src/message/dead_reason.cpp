@@ -7,8 +7,8 @@ namespace turnstile {
 
 std::span<const DeadReason> dead_reasons() {
   using enum DeadReason;
-  static constexpr std::array kAll{failed,  rejected,       missing_id, duplicate, mismatch,       too_old,
-                                   unknown, outside_window, no_session, forged,    killed_process, dropped};
+  static constexpr std::array kAll{failed,         rejected,   missing_id, duplicate,      mismatch, too_old,   unknown,
+                                   outside_window, no_session, forged,     killed_process, dropped,  unreadable};
   return kAll;
 }
 
@@ -26,6 +26,7 @@ std::string_view to_text(DeadReason reason) {
     case DeadReason::forged: return "forged";
     case DeadReason::killed_process: return "killed_process";
     case DeadReason::dropped: return "dropped";
+    case DeadReason::unreadable: return "unreadable";
   }
   return "";
 }

@@ -14,7 +14,7 @@ namespace turnstile::detail {
 
 namespace {
 
-/// How many members store snapshots. They are the oldest ones; the second covers an outage of the first.
+/// How many members store snapshots. They are the oldest ones that write; the second covers an outage of the first.
 constexpr std::ptrdiff_t kSnapshotWriters = 2;
 /// The search ends after this number of snapshots from before the log's beginning. A member that reads late writes old
 /// snapshots one after another while it catches up. They come after the snapshot for which the log was trimmed.
@@ -23,12 +23,14 @@ constexpr int kOldSnapshots = 64;
 constexpr std::chrono::milliseconds kLookForRecords{100};
 constexpr int kMostSilent = 50;
 
-/// How many members joined before this one. 0 if it has not joined.
-std::ptrdiff_t older_members(const tokens::State& state, tokens::MemberId id) {
+/// How many members that wrote from `since` on joined before this one. 0 if it has not joined. A member that died at rest
+/// stays a member for long, and writes nothing.
+std::ptrdiff_t older_members(const tokens::State& state, tokens::MemberId id, tokens::Position since) {
   const auto self = state.members.find(id);
   if (self == state.members.end()) return 0;
-  return std::count_if(state.members.begin(), state.members.end(),
-                       [&](const auto& m) { return m.second.joined_at < self->second.joined_at; });
+  return std::count_if(state.members.begin(), state.members.end(), [&](const auto& m) {
+    return m.second.joined_at < self->second.joined_at && m.second.last >= since;
+  });
 }
 
 }  // namespace
@@ -148,7 +150,8 @@ void DomainSnapshots::report_recreated(const tokens::State& earlier) const {
 void DomainSnapshots::keep(const tokens::State& state, const tokens::Member& member) {
   if (!state.members.contains(member.id())) return;
   if (state.last >= every_ && state.last / every_ > std::max<std::int64_t>(saved_, 0) / every_) {
-    if (older_members(state, member.id()) < kSnapshotWriters) log_.save(state.last, tokens::save(state));
+    if (older_members(state, member.id(), state.last - every_) < kSnapshotWriters)
+      log_.save(state.last, tokens::save(state));
     saved_ = state.last;
   }
   // Below both: a state that two members agree on, and a stored snapshot.

@@ -7,6 +7,7 @@
 
 #include "tests/support/captured_log.hpp"
 #include "tests/unit/permits/divided_fixture.hpp"
+#include "tokens/snapshot.hpp"
 
 namespace turnstile {
 namespace {
@@ -55,6 +56,29 @@ TEST(TokenDomain, a_member_at_rest_counts_as_available_and_starts_again_at_once)
   EXPECT_EQ(a->health().state, LimitersHealth::State::working);
   EXPECT_TRUE(a->log()->available);
   EXPECT_EQ(take_all(*psp, 2).size(), 2U);
+}
+
+/// Their lease ends late, because a member at rest may be silent for several.
+TEST(TokenDomain, members_that_died_at_rest_do_not_stop_the_snapshots) {
+  DividedCluster cluster;
+  cluster.settings.lease = 60s;
+  cluster.settings.snapshot_every = 8;
+  DomainByHand first{testing::open_parts(cluster.log), cluster}, second{testing::open_parts(cluster.log), cluster};
+  first.take(*first.domain->open("a", 2), 1).clear();
+  second.take(*second.domain->open("b", 2), 1).clear();
+  DomainByHand third{testing::open_parts(cluster.log), cluster};
+  third.take(*third.domain->open("psp", 2), 1).clear();
+  const std::int64_t begin = third.domain->permits().position;
+  const auto reader = cluster.reader();
+  for (int limit = 3; limit < 43; ++limit) {
+    ASSERT_TRUE(reader->set_limit("psp", limit, 20s));
+    third.round();
+  }
+  const auto snapshot = testing::open_parts(cluster.log)(0)->snapshot();
+  ASSERT_TRUE(snapshot);
+  const auto state = tokens::restore(snapshot->bytes);
+  ASSERT_TRUE(state);
+  EXPECT_GE(state->last, begin + 16) << "it is of the first members";
 }
 
 TEST(TokenDomain, a_pause_that_is_shorter_than_the_lease_is_no_silence_of_the_log) {

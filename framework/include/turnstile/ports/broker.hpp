@@ -176,7 +176,8 @@ class BrokerSender {
     enum class Kind : std::uint8_t {
       sent,  ///< all in-sync replicas have it
       /// This send() did not store it, and a repetition will not be accepted (too large, no such topic, no right to
-      /// write). `why` tells what to do. An earlier send() whose fate was unknown may have stored it.
+      /// write). `why` tells what to do. The exception: librdkafka repeated it at a new leader, which has it from the old one,
+      /// and refuses it by a setting that was changed meanwhile. An earlier send() whose fate was unknown may have stored it.
       refused,
       /// The broker may have it: given up by cancel(), the sender ended, or refused when librdkafka repeated a request
       /// that was not answered. Send it again.
