@@ -97,8 +97,8 @@ constexpr std::string_view kOneFree = R"(
  WHERE (SELECT pg_catalog.set_config('lock_timeout', $1::text, true) IS NOT NULL
            AND pg_catalog.set_config('idle_in_transaction_session_timeout', $2::text, true) IS NOT NULL)
    AND $5::bigint IS NULL AND $6::timestamptz IS NULL)";
-/// For a session that has the timeouts of its own (kOwnTimeouts). To set them for each transaction took a seventh of its work
-/// (measured: 4.7 µs of 30).
+/// For a session that has the timeouts of its own (kOwnTimeouts). To set them for each transaction took an eighth of its work
+/// (measured: 3.9 µs of 30).
 constexpr std::string_view kOneOwnTimeouts = R"(
 INSERT INTO @.inbox (handler, id, slot, record_offset, fingerprint)
 SELECT $1::smallint, $5::uuid, $2::integer, $6::bigint, $7::bigint
