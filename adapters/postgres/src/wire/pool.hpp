@@ -24,7 +24,7 @@ struct Link {
   Pipeline pipeline;
   std::thread::id user;  ///< its last user
   /// The timeouts of the server's session, for locks and for being idle in a transaction. They are set again after `until`,
-  /// because a function of the handler's can change them unseen. Absent: they are not set.
+  /// because the function of a trigger can change them unseen. Absent: they are not set.
   struct Timeouts {
     std::chrono::milliseconds lock{}, idle{};
     std::chrono::steady_clock::time_point until;
