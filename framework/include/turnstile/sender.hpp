@@ -98,8 +98,9 @@ class NumberedSender final : public ports::BrokerSender {
   /// after the broker refused it: it is `unknown`, and not `refused`, if an earlier send may have stored it, or if it is
   /// of another session. acknowledge() gives it up.
   /// A refused message is not stored, with one exception: its partition's leader appended it, did not get it to the other
-  /// replicas, and lost its role to one that has it and refuses it by a setting that was changed meanwhile. You cannot send it again with its stamp: later messages acknowledge its number, so
-  /// it would be refused again. Send it without its stamp.
+  /// replicas, and lost its role to one that has it and refuses it by a setting that was changed meanwhile. You cannot send
+  /// it again with its stamp: later messages acknowledge its number, so it would be refused again. Send it without its
+  /// stamp.
   std::vector<Fate> send(std::span<const OwnedMessage> messages) override;
   /// For Acknowledge::by_hand, and for a message that you give up: declares that this number will not be sent again. A
   /// number of an earlier session is ignored.

@@ -15,8 +15,7 @@ namespace turnstile::postgres {
 
 namespace {
 
-/// How long a handler's function can leave other timeouts to later transactions of its connection, if it changes those of
-/// the session unseen.
+/// How long the function of a trigger can leave other timeouts to later transactions of its connection.
 constexpr std::chrono::seconds kTimeoutsLast{1};
 /// A batch that finds out costs as much as two.
 constexpr std::size_t kContendedBatches = 100;
