@@ -24,6 +24,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/forwarding_session.hpp"
 #include "tests/support/forwarding_store.hpp"
 #include "turnstile/kafka/admin.hpp"
 #include "turnstile/kafka/broker.hpp"
@@ -46,44 +47,37 @@ std::optional<Fence> shown(const std::optional<Fence>& fence, ports::Store& stor
   return fence ? std::optional(shown(*fence, store)) : std::nullopt;
 }
 
-class BlindSession final : public ports::InboxSession {
+class BlindSession final : public test::ForwardingSession {
  public:
   BlindSession(std::unique_ptr<ports::InboxSession> inner, std::shared_ptr<ports::Store> store)
-      : inner_(std::move(inner)), store_(std::move(store)) {}
+      : ForwardingSession(std::move(inner)), store_(std::move(store)) {}
   std::vector<ports::Admission> begin(const ports::InboxScope& scope,
                                       std::span<const ports::InboxEntry> entries) override {
-    ports::InboxScope now = scope;
-    now.fence = shown(scope.fence, *store_);
-    return inner_->begin(now, entries);
+    return inner().begin(shown(scope), entries);
   }
   std::vector<ports::Admission> begin_shared(const ports::InboxScope& scope,
                                              std::span<const ports::InboxShare> shares) override {
     std::vector<ports::InboxShare> now(shares.begin(), shares.end());
-    for (auto& share : now) share.fence = shown(share.fence, *store_);
-    return inner_->begin_shared(scope, now);
+    for (auto& share : now) share.fence = ::shown(share.fence, *store_);
+    return inner().begin_shared(scope, now);
   }
-  Transaction& transaction() override { return inner_->transaction(); }
-  void at_message(std::size_t index) override { inner_->at_message(index); }
-  void respond(const MessageId& id, std::string_view body) override { inner_->respond(id, body); }
-  void publish(const OwnedMessage& message, const MessageId& id) override { inner_->publish(message, id); }
-  std::vector<ports::RetryTurn> retry_turns(std::span<const ports::RetryQuestion> questions) override {
-    return inner_->retry_turns(questions);
+  void announce(const ports::InboxScope& scope, std::span<const ports::InboxEntry> entries) noexcept override {
+    try {
+      inner().announce(shown(scope), entries);
+    } catch (const std::exception&) {
+      // It is only a hint.
+    }
   }
-  bool undo_message() noexcept override { return inner_->undo_message(); }
-  void write_retries(const ports::RetryChanges& changes) override { inner_->write_retries(changes); }
-  void commit() override { inner_->commit(); }
-  void rollback() noexcept override { inner_->rollback(); }
-  ports::Standing standing() noexcept override { return inner_->standing(); }
   std::vector<bool> settled(HandlerId handler, const std::optional<Fence>& fence,
                             std::span<const MessageId> ids) override {
-    return inner_->settled(handler, shown(fence, *store_), ids);
-  }
-  std::vector<std::optional<std::string>> responses(HandlerId handler, std::span<const MessageId> ids) override {
-    return inner_->responses(handler, ids);
+    return inner().settled(handler, ::shown(fence, *store_), ids);
   }
 
  private:
-  std::unique_ptr<ports::InboxSession> inner_;
+  [[nodiscard]] ports::InboxScope shown(ports::InboxScope scope) const {
+    scope.fence = ::shown(scope.fence, *store_);
+    return scope;
+  }
   std::shared_ptr<ports::Store> store_;
 };
 

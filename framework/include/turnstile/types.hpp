@@ -100,6 +100,10 @@ enum class Mode : std::uint8_t {
 [[nodiscard]] constexpr bool numbers_records(Mode mode) noexcept {
   return mode == Mode::by_offset || mode == Mode::numbered;
 }
+/// Whether handlers run in a transaction of PostgreSQL, which is rolled back if the partition has a new owner.
+[[nodiscard]] constexpr bool has_transaction(Mode mode) noexcept {
+  return mode == Mode::transactional || numbers_records(mode);
+}
 
 /// Where a failed message waits for its next attempt, and what that means for the messages behind it.
 enum class DurableRetry : std::uint8_t {

@@ -89,8 +89,7 @@ class TopicCheck {
     // PostgreSQL ends the transaction of a frozen owner after handler_timeout. Kafka names the partition's next owner
     // after the session timeout, and that owner waits for the end of the transaction. Without a transaction no owner
     // waits, and a handler may take hours, because polling continues beside it.
-    const bool has_transaction = s_.mode && (*s_.mode == Mode::transactional || numbers_records(*s_.mode));
-    const auto session = has_transaction ? session_timeout(config_) : std::nullopt;
+    const auto session = s_.mode && has_transaction(*s_.mode) ? session_timeout(config_) : std::nullopt;
     const auto timeout = s_.handler_timeout.value_or(*topic_defaults().handler_timeout);
     if (session && timeout >= *session) {
       add("handler_timeout",

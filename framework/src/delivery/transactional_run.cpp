@@ -54,14 +54,30 @@ Items TransactionalRun::admit() { return detail::admit(unit_, verdicts_); }
 /// If a message brings the store down, what follows it in its unit cannot run. So its last failure in a transaction with
 /// others cannot isolate it: it is alone from its next unit on.
 void TransactionalRun::run_apart(Items items) {
-  std::vector<Items> parts(1);
+  const auto is_full = [&](const Items& part) { return part.size() >= unit_.plan().batch; };
+  parts_.assign(1, {});
   for (UnitItem* const item : items) {
     const bool alone = must_run_alone(*item);
-    if (alone) parts.emplace_back();
-    parts.back().push_back(item);
-    if (alone) parts.emplace_back();
+    if (alone || is_full(parts_.back())) parts_.emplace_back();
+    parts_.back().push_back(item);
+    if (alone) parts_.emplace_back();
   }
-  run_isolating(unit_, verdicts_, std::move(parts), [this](const Items& some) { return attempt(some); });
+  std::erase_if(parts_, [](const Items& part) { return part.empty(); });
+  run_isolating(unit_, verdicts_, parts_, [this](const Items& some) { return attempt(some); });
+  session().rollback();  // what was announced, if it did not run
+}
+
+/// A single message: more of them share a transaction to save round trips. If a stored retry came back, or may have
+/// other messages of its id in the unit, what comes next depends on the commit.
+void TransactionalRun::announce_next(const Items& items) {
+  const auto part = std::find(parts_.begin(), parts_.end(), items);
+  if (part == parts_.end() || part + 1 == parts_.end() || (part + 1)->size() != 1) return;
+  const Items& next = *(part + 1);
+  const bool plain =
+      !next.front()->back && !unit_.is_over() && std::all_of(items.begin(), items.end(), [](const UnitItem* item) {
+        return item->admission == ports::Admission::fresh && !item->back && !item->deferral;
+      });
+  if (plain) session().announce(unit_.scope(), unit_.entries(next));
 }
 
 bool TransactionalRun::must_run_alone(const UnitItem& item) const {
@@ -225,6 +241,7 @@ std::optional<Failure> TransactionalRun::commit(const Items& items) {
     const Timed timed(unit_.result().counts.commit_time);
     write_retries(items);
     UnitTrace::Span span(unit_.trace(), SpanReport::Step::commit);
+    announce_next(items);
     try {
       session().commit();
     } catch (const CommitInDoubt& e) {

@@ -56,6 +56,8 @@ class TransactionalRun {
   [[nodiscard]] Verdicts& verdicts() noexcept { return verdicts_; }
 
  private:
+  /// Tells the session which transaction follows the commit of these items, if that is certain enough.
+  void announce_next(const Items& items);
   /// Runs the items in one transaction. After success they have their verdicts.
   std::optional<Failure> attempt(Items items);
   std::optional<Failure> transact(const Items& items);
@@ -73,6 +75,7 @@ class TransactionalRun {
   Unit& unit_;
   Verdicts verdicts_;
   StoredRetries retries_;
+  std::vector<Items> parts_;  // the transactions of the unit, if none fails
   // Of the last attempt:
   Items fresh_;
   bool must_commit_ = false;

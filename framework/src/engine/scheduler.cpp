@@ -21,6 +21,10 @@ constexpr double kPlainNs = 1.5e6;
 /// gained by waiting for a second message: if the handler is slow, the next message of a key would wait for the others.
 constexpr std::size_t kFirstTransaction = 8;
 
+/// A unit of smaller transactions consists of several, so that the start of each can be sent with the COMMIT before it.
+/// Another worker could run its messages at the same time, so that many must be waiting for each of them.
+constexpr std::size_t kChained = 8;
+
 /// Of handler_timeout: a unit that is made larger to spread its fixed costs may take so much, if it is one call.
 constexpr double kOfTimeout = 0.5;
 
@@ -43,10 +47,20 @@ void note_times(TopicState& topic, const std::vector<UnitResult>& results) {
   note(topic.mean_ns, took / messages);
   if (is_repeated) topic.cost.forget();
   else topic.cost.note(messages, took, topic.runner.runs_one_at_a_time() ? in_handlers : 0);
-  if (first.commit_time.count() <= 0) return;
+  const bool is_chained = messages > static_cast<double>(topic.runner.plan().batch);
+  if (first.commit_time.count() <= 0 || is_chained) return;
   note(topic.handler_ns, in_handlers / messages);
   note(topic.transaction_ns, nanoseconds(first.claim_time + first.commit_time));
   note(topic.commit_ns, nanoseconds(first.commit_time));
+}
+
+/// How many messages the lane's next unit has if it consists of several transactions; 0: it is one. In the unit's target
+/// time, `fits` messages run.
+std::size_t chained(const LaneState& lane, double fits, std::size_t workers) {
+  const TopicPlan& plan = lane.topic.runner.plan();
+  if (plan.mode != Mode::transactional || plan.batch >= kChained || lane.unit_most < plan.batch) return 0;
+  if (lane.lane.unsettled() - lane.lane.running() < kChained * workers) return 0;
+  return static_cast<std::size_t>(std::min(fits, static_cast<double>(kChained)));
 }
 
 }  // namespace
@@ -195,7 +209,8 @@ bool Scheduler::pick_from(const LanePtr& lane, LaneUnit& unit, SteadyTime now, M
   unit.unclaimed = unclaimed;
   unit.probes = probes;
   unit.alone = runs_alone_ = is_alone;
-  if (!unclaimed && !probes && entry == Entry::with_store) join_others(unit, now, most);
+  if (!unclaimed && !probes && entry == Entry::with_store)
+    join_others(unit, now, std::min(most, topic.runner.plan().batch));
   return true;
 }
 
@@ -231,7 +246,7 @@ std::size_t Scheduler::unit_size(const LaneState& lane) const {
   const double target = is_plain ? kPlainNs : kTransactionNs;
   const double fits = target / topic.mean_ns;
   const std::size_t most = std::min(plan.batch, lane.unit_most);
-  if (fits >= static_cast<double>(plan.batch)) return most;
+  if (fits >= static_cast<double>(plan.batch)) return std::max(most, chained(lane, fits, slots_.size()));
   const double longest = topic.runner.runs_one_at_a_time() ? std::numeric_limits<double>::infinity()
                                                            : kOfTimeout * nanoseconds(plan.handler_timeout);
   return std::min(topic.cost.size(fits, target, longest), most);

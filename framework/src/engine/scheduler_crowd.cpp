@@ -22,9 +22,10 @@ constexpr double kStallNs = 50e6;
 bool has_few(const LaneState& lane) { return lane.lane.unsettled() - lane.lane.running() < kFewMessages; }
 
 /// COMMIT takes much longer than the other round trip of a transaction, so it waits for the disk. The handlers of some
-/// messages take less, and partitions share a transaction.
+/// messages take less, and partitions share a transaction, which is large enough for what waits meanwhile.
 bool waits_for_disk(const TopicState& topic) {
-  return topic.runner.can_share() && topic.commit_ns > kOfDisk * topic.transaction_ns &&
+  return topic.runner.can_share() && topic.runner.plan().batch >= kFewMessages &&
+         topic.commit_ns > kOfDisk * topic.transaction_ns &&
          topic.handler_ns * static_cast<double>(kFewMessages) < topic.transaction_ns;
 }
 

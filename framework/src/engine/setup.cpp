@@ -204,9 +204,8 @@ HandlerId register_handler(TopicRunner::Services& services, const TopicPlan& pla
 std::shared_ptr<ports::Limiter> limiter_of(const TopicPlan& plan, const ConsumerSpec& spec, bool caller_raises) {
   if (plan.limiter.empty()) return nullptr;
   ports::Limiters& limiters = *spec.backends.limiters;
-  const bool is_rejected = plan.mode == Mode::transactional || numbers_records(plan.mode);
-  return is_rejected && !caller_raises ? limiters.open_for_partitions(plan.limiter, plan.limit)
-                                       : limiters.open(plan.limiter, plan.limit);
+  return has_transaction(plan.mode) && !caller_raises ? limiters.open_for_partitions(plan.limiter, plan.limit)
+                                                      : limiters.open(plan.limiter, plan.limit);
 }
 
 /// Two consumers in one process are two relays.

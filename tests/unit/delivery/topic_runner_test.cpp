@@ -10,6 +10,7 @@
 #include <set>
 
 #include "engine/lane.hpp"
+#include "tests/support/forwarding_session.hpp"
 #include "tests/unit/delivery/runner_fixture.hpp"
 #include "turnstile/decorators.hpp"
 #include "turnstile/error.hpp"
@@ -40,11 +41,42 @@ Pipeline handler_of(const std::vector<Planned>& plan, bool spans) {
   return acting(act, spans);
 }
 
-/// Drives lane and runner until all is settled; false when it never is. The store is there again in each round.
+/// Sends what is announced together with the commit, so that its locks are held from then on.
+class SendingAhead final : public ForwardingSession {
+ public:
+  using ForwardingSession::ForwardingSession;
+  void announce(const ports::InboxScope&, std::span<const ports::InboxEntry> entries) noexcept override {
+    announced_ = entries.front().offset;
+  }
+  std::vector<ports::Admission> begin(const ports::InboxScope& scope,
+                                      std::span<const ports::InboxEntry> entries) override {
+    const auto sent = std::exchange(sent_, std::nullopt);
+    used += sent && entries.size() == 1 && entries.front().offset == *sent ? 1 : 0;
+    announced_.reset();
+    return inner().begin(scope, entries);
+  }
+  void commit() override {
+    const auto announced = std::exchange(announced_, std::nullopt);
+    inner().commit();
+    sent_ = announced;
+  }
+  void rollback() noexcept override {
+    announced_.reset();
+    sent_.reset();
+    inner().rollback();
+  }
+  [[nodiscard]] bool holds_locks() const noexcept { return sent_.has_value(); }
+  int used = 0;  ///< of what was sent
+
+ private:
+  std::optional<Offset> announced_, sent_;
+};
+
+/// Drives lane and runner until all is settled; false if it never is, or if a unit leaves locks behind. The store is there again in each round.
 bool drive(RunnerFixture& world, const std::vector<Planned>& plan, Order order, std::size_t batch) {
   Lane lane(order);
   lane.add(std::make_unique<OneBlock>(plan));
-  const auto session = world.inbox->open_session();
+  SendingAhead session(world.inbox->open_session());
   RunState watch;
   SteadyTime now{};
   for (int round = 0; lane.unsettled() > 0 && round < 10'000; ++round) {
@@ -52,15 +84,17 @@ bool drive(RunnerFixture& world, const std::vector<Planned>& plan, Order order, 
     world.inbox->set_unavailable(false);
     std::vector<Work> works;
     lane.hand_out(batch, now, works);
-    const auto result = world.runner->run(works, world.place, session.get(), watch);
+    const auto result = world.runner->run(works, world.place, &session, watch);
+    if (session.holds_locks()) return false;
     for (std::size_t i = 0; i < works.size(); ++i) follow(result.verdicts[i], works[i], lane, now);
   }
   return lane.unsettled() == 0U;
 }
 
 Result run(const std::vector<Planned>& plan, Order order, std::size_t batch, bool spans,
-           std::vector<CommitFault> faults) {
+           std::vector<CommitFault> faults, std::int64_t in_transaction = 500) {
   TopicSettings settings;
+  settings.batch = in_transaction;
   settings.order = order;
   settings.retry = RetryPolicy{3, std::chrono::milliseconds(1), std::chrono::milliseconds(4)};
   RunnerFixture world(settings, handler_of(plan, spans));
@@ -244,8 +278,64 @@ RC_GTEST_PROP(TopicRunner, a_batch_equals_one_at_a_time, ()) {
       CommitFault::busy, CommitFault::unavailable, CommitFault::in_doubt_committed, CommitFault::in_doubt_lost));
   if (faults.size() > 9) faults.resize(9);  // busy more often in a row counts as an attempt
   const Result one = run(plan, Order::partition, 1, spans, {});
-  const Result many = run(plan, Order::partition, batch, spans, faults);
+  const std::int64_t in_transaction = *rc::gen::element<std::int64_t>(1, 2, 3, 500);
+  const Result many = run(plan, Order::partition, batch, spans, faults, in_transaction);
   RC_ASSERT(many == one);
+}
+
+/// A unit may have more messages than a transaction.
+TEST(TopicRunner, no_transaction_has_more_messages_than_batch_says) {
+  for (const std::int64_t most : {1, 2, 3}) {
+    std::size_t largest = 0;
+    TopicSettings settings;
+    settings.batch = most;
+    RunnerFixture world(settings, [&](std::span<const Message> messages, Context& context) {
+      largest = std::max(largest, messages.size());
+      for (const Message& message : messages) context.tx().exec(kInsert, message.text());
+    });
+    ASSERT_TRUE(drive(world, {{0}, {1}, {2}, {3}, {4}, {5}, {6}}, Order::partition, 7));
+    EXPECT_EQ(largest, static_cast<std::size_t>(most));
+    EXPECT_EQ(world.inbox->committed().size(), 7U);
+  }
+}
+
+TEST(TopicRunner, sends_the_start_of_each_transaction_of_one_message_ahead) {
+  TopicSettings settings;
+  settings.batch = 1;
+  const std::vector<Planned> plan = {{0}, {1}, {2, 0, Act::deferred_effect}, {1}, {4}, {5}};
+  RunnerFixture world(settings, handler_of(plan, false));
+  OneBlock block(plan);
+  std::vector<Work> works;
+  for (const Message& message : block.messages()) works.push_back({&message, works.size(), 1});
+  SendingAhead session(world.inbox->open_session());
+  RunState watch;
+  static_cast<void>(world.runner->run(works, world.place, &session, watch));
+  EXPECT_EQ(session.used, 4) << "all but the first one, and the one behind a duplicate";
+  EXPECT_FALSE(session.holds_locks());
+  EXPECT_EQ(world.inbox->committed().size(), 5U);
+}
+
+/// What was sent for the next message must not keep its id locked until this worker finds something to do.
+TEST(TopicRunner, leaves_nothing_open_if_a_unit_is_cancelled_between_its_transactions) {
+  TopicSettings settings;
+  settings.batch = 1;
+  RunState watch;
+  int runs = 0;
+  RunnerFixture world(settings, [&](const Message& message, Context& context) {
+    if (++runs == 2) watch.cancel().request_stop();
+    context.tx().exec(kInsert, message.text());
+  });
+  OneBlock block({{0}, {1}, {2}});
+  std::vector<Work> works;
+  for (const Message& message : block.messages()) works.push_back({&message, works.size(), 1});
+  SendingAhead session(world.inbox->open_session());
+  const auto result = world.runner->run(works, world.place, &session, watch);
+  EXPECT_FALSE(session.holds_locks());
+  EXPECT_EQ(runs, 2);
+  EXPECT_EQ(world.inbox->committed().size(), 1U);
+  EXPECT_EQ(result.verdicts[0].kind, Verdict::Kind::settled);
+  EXPECT_EQ(result.verdicts[1].kind, Verdict::Kind::put_back);
+  EXPECT_EQ(result.verdicts[2].kind, Verdict::Kind::put_back);
 }
 
 /// Where messages may pass one another, which of two equal ids takes effect is open; how often is not.

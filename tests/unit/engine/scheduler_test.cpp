@@ -480,5 +480,69 @@ TEST_F(Sharing, a_lane_is_drained_when_the_shared_unit_has_ended) {
   EXPECT_TRUE(scheduler_.drain(revoked, steady_clock::now() + 10s, [] { return false; }));
 }
 
+/// The size of the next unit of a topic whose transactions have up to `batch` messages.
+class Chained : public ::testing::Test {
+ protected:
+  std::size_t size(std::size_t batch, int waiting, double mean_ns = 1e5) {
+    const auto topic = transactional_topic(run_log_, nullptr, static_cast<int>(batch));
+    topic->mean_ns = mean_ns;
+    return size(*topic, waiting);
+  }
+  std::size_t size(TopicState& topic, int waiting, std::size_t unit_most = SIZE_MAX) {
+    Scheduler scheduler(Window{}, run_log_, [] {});
+    WorkerSlot& slot = scheduler.add_worker();
+    scheduler.add_worker();
+    const auto lane = std::make_shared<LaneState>(topic, OwnedPartition{.at = {"t", 0}, .fence = {}});
+    lane->unit_most = unit_most;
+    scheduler.open(lane);
+    scheduler.feed(*lane, block("t", 0, waiting));
+    LaneUnit unit;
+    EXPECT_TRUE(scheduler.next(unit, slot));
+    const std::size_t taken = unit.works.size();
+    UnitResult result;
+    result.verdicts.assign(taken, Verdict{.kind = Verdict::Kind::settled});
+    scheduler.finish(unit, {result}, slot);
+    return taken;
+  }
+
+  std::shared_ptr<RunLog> run_log_ = quiet_log();
+};
+
+TEST_F(Chained, small_transactions_run_several_in_a_unit) {
+  EXPECT_EQ(size(1, 100), 8U);
+  EXPECT_EQ(size(3, 100), 8U);
+  EXPECT_EQ(size(8, 100), 8U);
+  EXPECT_EQ(size(20, 100), 20U);
+}
+
+/// Another worker can run what waits.
+TEST_F(Chained, not_if_too_few_messages_wait_for_all_workers) {
+  EXPECT_EQ(size(1, 15), 1U);
+  EXPECT_EQ(size(1, 16), 8U);
+}
+
+TEST_F(Chained, only_as_many_as_a_unit_may_take_time) {
+  EXPECT_EQ(size(1, 100, 20e6), 2U);
+  EXPECT_EQ(size(1, 100, 60e6), 1U);
+  EXPECT_EQ(size(1, 100, 0), 1U) << "the first unit";
+}
+
+TEST_F(Chained, after_a_failure_a_lane_starts_small) {
+  const auto topic = transactional_topic(run_log_, nullptr, 4);
+  topic->mean_ns = 1e5;
+  EXPECT_EQ(size(*topic, 100, 1), 1U);
+  EXPECT_EQ(size(*topic, 100, 4), 8U);
+}
+
+TEST_F(Chained, other_modes_have_no_transactions_to_chain) {
+  TopicSettings settings;
+  settings.batch = 1;
+  settings.mode = Mode::leased;
+  const auto topic = topic_with_store(
+      run_log_, [](const Message&) {} | leased(std::chrono::seconds(5)), settings);
+  topic->mean_ns = 1e5;
+  EXPECT_EQ(size(*topic, 100), 1U);
+}
+
 }  // namespace
 }  // namespace turnstile::detail

@@ -208,7 +208,7 @@ void Session::throw_failure(const Failure& failure) {
 
 /// The first failure since the transaction was last sound. Failures through libpqxx are only observed.
 std::optional<Failure> Session::why_aborted() const {
-  if (first_failure_ || !loan_->connection.seen_failure()) return first_failure_;
+  if (first_failure_ || !loan_ || !loan_->connection.seen_failure()) return first_failure_;
   return Failure{.error = *loan_->connection.seen_failure(), .author = Author::handler};
 }
 
@@ -334,7 +334,7 @@ void Session::commit() {
   first_failure_.reset();
   Pipeline& pipeline = loan_->pipeline;
   Answers answers;
-  bool asked = false;
+  bool asked = false, sent = false;
   // COMMIT of an aborted transaction succeeds and returns ROLLBACK.
   const auto is_committed = [&] {
     return !answers.kept.empty() && std::strcmp(PQcmdStatus(answers.kept.front().get()), "COMMIT") == 0;
@@ -361,9 +361,13 @@ void Session::commit() {
     add_reset();
     add_own_timeouts();
     asked = true;
-    pipeline.finish(answers);
+    pipeline.send_all();
+    sent = true;
+    const std::size_t own = pipeline.pending();
+    if (may_send_next()) send_next();
+    pipeline.read(own, answers);
   } catch (const ConnectionLost& lost) {
-    const bool sent = asked && pipeline.all_sent();
+    sent = sent || (asked && pipeline.all_sent());
     const bool committed = is_committed() && !loan_->connection.ended_nothing();
     lose(lost);
     if (committed) return;  // it was lost with the answers after COMMIT
@@ -391,19 +395,22 @@ void Session::commit() {
   if (!is_reset(answers)) loan_->connection.condemn();
   note_own_timeouts(answers);
   const bool unreplicated = loan_->connection.unreplicated();
-  close();
+  if (is_sent() && is_committed() && !unreplicated) return;
+  if (is_sent()) rollback();
+  else close();
   if (!is_committed()) throw_aborted();
   if (unreplicated) throw CommitInDoubt("the COMMIT's wait for the synchronous replicas of PostgreSQL was cancelled");
 }
 
 void Session::rollback() noexcept {
-  if (!loan_) return;
+  if (!loan_) return next_.reset();
   try {
     Pipeline& pipeline = loan_->pipeline;
     pipeline.drop_unsent();
     if (!loan_->connection.lost()) {
       Answers answers;
-      if (PQtransactionStatus(loan_->connection.raw()) != PQTRANS_IDLE) pipeline.add("ROLLBACK", kCaller);
+      const bool is_open = PQtransactionStatus(loan_->connection.raw()) != PQTRANS_IDLE;
+      if (is_open || pipeline.pending() > 0) pipeline.add("ROLLBACK", kCaller);
       add_reset();
       pipeline.finish(answers);
       if (!is_reset(answers)) loan_->connection.condemn();
@@ -435,6 +442,7 @@ void Session::lose(const ConnectionLost& lost) noexcept {
 }
 
 void Session::close() noexcept {
+  next_.reset();
   if (bridge_) {
     bridge_.reset();
     loan_->connection.own_notices();

@@ -45,6 +45,7 @@ class Session final : public ports::InboxSession, public Transaction {
   void publish(const OwnedMessage& message, const MessageId& id) override;
   std::vector<ports::RetryTurn> retry_turns(std::span<const ports::RetryQuestion> questions) override;
   void write_retries(const ports::RetryChanges& changes) override;
+  void announce(const ports::InboxScope& scope, std::span<const ports::InboxEntry> entries) noexcept override;
   void commit() override;
   void rollback() noexcept override;
   ports::Standing standing() noexcept override;
@@ -67,7 +68,16 @@ class Session final : public ports::InboxSession, public Transaction {
   void start(const ports::InboxScope& scope);
   std::vector<ports::Admission> admit(const ports::InboxScope& scope, std::span<const ports::InboxEntry> entries);
   bool still_owns(const Fence& fence);
-  std::vector<ports::Admission> admit_one(const ports::InboxScope& scope, std::span<const ports::InboxEntry> entries);
+  void send_one(const ports::InboxScope& scope, std::span<const ports::InboxEntry> entries);
+  std::vector<ports::Admission> answer_one(const ports::InboxScope& scope, std::span<const ports::InboxEntry> entries);
+  // For the transaction that was announced (session_next.cpp).
+  /// Whether its start can be sent before the answer to the COMMIT that is queued.
+  [[nodiscard]] bool may_send_next() const;
+  void send_next();
+  [[nodiscard]] bool is_sent() const noexcept { return next_ && next_->sent; }
+  /// If it is this one, and its start was sent: the answers. Absent: begin it as usual.
+  std::optional<std::vector<ports::Admission>> begin_next(const ports::InboxScope& scope,
+                                                          std::span<const ports::InboxEntry> entries);
   Answers take_in(const ports::InboxScope& scope, std::span<const ports::InboxEntry> entries);
   std::vector<ports::Admission> admit_shared(const ports::InboxScope& scope, std::span<const ports::InboxEntry> entries,
                                              std::span<const ports::InboxShare> shares);
@@ -140,6 +150,7 @@ class Session final : public ports::InboxSession, public Transaction {
   /// Whether the server's session has the timeouts of `scope`. If not, the transaction sets them, and its end sets them for
   /// the session, unless that is shared with other clients.
   bool has_timeouts(const ports::InboxScope& scope);
+  [[nodiscard]] bool has_own_timeouts(const ports::InboxScope& scope) const;
   /// Queues the statement for it, after COMMIT; and reads its answer.
   void add_own_timeouts();
   void note_own_timeouts(const Answers& answers);
@@ -148,7 +159,7 @@ class Session final : public ports::InboxSession, public Transaction {
   [[nodiscard]] bool is_reset(const Answers& answers) const;
 
   std::shared_ptr<Shared> shared_;
-  Pool::Loan loan_;  // present exactly while a transaction is open
+  Pool::Loan loan_;  // present exactly while a transaction is open, or its start was sent
   std::unique_ptr<PqxxBridge> bridge_;
   HandlerId handler_{};
   bool fenced_ = false;  // partitions belong to the transaction
@@ -170,6 +181,13 @@ class Session final : public ports::InboxSession, public Transaction {
   bool prepared_ = false;                 // it may have prepared statements
   std::array<std::string, 4> plain_;      // statements that change no session, so that each is parsed once
   std::size_t next_plain_ = 0;
+  /// What was announced: a transaction of one message.
+  struct Next {
+    ports::InboxScope scope;
+    ports::InboxEntry entry;
+    bool sent = false;  // with the COMMIT before it
+  };
+  std::optional<Next> next_;
   std::vector<std::uint32_t> order_;  // the batch's distinct ids, as indices, sorted
   std::int32_t slot_ = 0;
   std::int64_t window_ = 0;

@@ -24,6 +24,7 @@ constexpr std::size_t kContendedBatches = 100;
 
 std::vector<ports::Admission> Session::begin(const ports::InboxScope& scope,
                                              std::span<const ports::InboxEntry> entries) {
+  if (auto admissions = begin_next(scope, entries)) return std::move(*admissions);
   return open(scope, entries, [&] { return admit(scope, entries); });
 }
 
@@ -89,11 +90,16 @@ void Session::add_timeouts(const ports::InboxScope& scope) {
   to.add_int(scope.handler.value);
 }
 
-bool Session::has_timeouts(const ports::InboxScope& scope) {
-  const auto now = std::chrono::steady_clock::now();
+bool Session::has_own_timeouts(const ports::InboxScope& scope) const {
   const auto& own = loan_->timeouts;
-  const bool lasts = own && now < own->until;
-  if (lasts && own->lock == scope.lock_timeout && own->idle == scope.idle_timeout) return true;
+  return own && std::chrono::steady_clock::now() < own->until && own->lock == scope.lock_timeout &&
+         own->idle == scope.idle_timeout;
+}
+
+bool Session::has_timeouts(const ports::InboxScope& scope) {
+  if (has_own_timeouts(scope)) return true;
+  const auto now = std::chrono::steady_clock::now();
+  const bool lasts = loan_->timeouts && now < loan_->timeouts->until;
   // Those of another handler stay as long as they last: the transactions of both would set them in turn.
   if (!lasts && !loan_->pooled) to_own_ = Link::Timeouts{scope.lock_timeout, scope.idle_timeout, now + kTimeoutsLast};
   return false;
@@ -139,16 +145,17 @@ std::vector<ports::Admission> Session::admit(const ports::InboxScope& scope,
   start(scope);
   fenced_ = scope.fence.has_value();
   if (numbers_records(scope.mode) && !entries.empty()) return admit_numbered(scope, entries);
-  if (order_.size() == 1) return admit_one(scope, entries);
+  if (order_.size() == 1) {
+    send_one(scope, entries);
+    return answer_one(scope, entries);
+  }
   const Answers answers = take_in(scope, entries);
   const PGresult* rows = answers.kept.back().get();
   if (PQntuples(rows) == 0 && scope.fence) throw_fenced(*scope.fence);
   return admissions_of(rows, scope.handler, entries);
 }
 
-/// The number of inserted rows tells whether the id is new: a row that is returned costs PostgreSQL 1.7 µs of 30 (measured).
-std::vector<ports::Admission> Session::admit_one(const ports::InboxScope& scope,
-                                                 std::span<const ports::InboxEntry> entries) {
+void Session::send_one(const ports::InboxScope& scope, std::span<const ports::InboxEntry> entries) {
   Pipeline& pipeline = loan_->pipeline;
   const Statements& sql = shared_->statements;
   if (scope.fence && has_timeouts(scope)) {
@@ -163,6 +170,11 @@ std::vector<ports::Admission> Session::admit_one(const ports::InboxScope& scope,
     send_entries(entries);
     pipeline.add(scope.fence ? sql.fenced.one : sql.free.one, kCaller, Pipeline::Keep::text);
   }
+}
+
+/// The number of inserted rows tells whether the id is new: a row that is returned costs PostgreSQL 1.7 µs of 30 (measured).
+std::vector<ports::Admission> Session::answer_one(const ports::InboxScope& scope,
+                                                  std::span<const ports::InboxEntry> entries) {
   const Answers answers = finish();
   const bool is_fresh = std::strcmp(PQcmdTuples(answers.kept.back().get()), "1") == 0;
   if (!is_fresh && scope.fence && !still_owns(*scope.fence)) throw_fenced(*scope.fence);

@@ -99,13 +99,13 @@ void Pipeline::send(const Unsent& statement) {
       sent_or_fail(PQsendPrepare(connection, prepared->name.c_str(), sql, arguments.count, arguments.types));
       prepared->state = Prepared::State::sent;
       prepared->transaction = transaction_;
-      awaited_.push_back({Awaited::Kind::parse, false, statement.author, statement.owner, prepared});
+      awaited_.push_back({Awaited::Kind::parse, false, statement.author, statement.owner, prepared, transaction_});
     }
     sent_or_fail(PQsendQueryPrepared(connection, prepared->name.c_str(), arguments.count, arguments.values,
                                      arguments.lengths, arguments.formats, format));
   }
   awaited_.push_back(
-      {Awaited::Kind::run, statement.keep != Keep::nothing, statement.author, statement.owner, prepared});
+      {Awaited::Kind::run, statement.keep != Keep::nothing, statement.author, statement.owner, prepared, transaction_});
 }
 
 void Pipeline::send_chunk() {
@@ -119,7 +119,7 @@ void Pipeline::send_chunk() {
   for (const Unsent& statement : unsent_) send(statement);
   drop_unsent();
   sent_or_fail(PQpipelineSync(connection));
-  awaited_.push_back({Awaited::Kind::sync, false, Author::framework, kCaller, nullptr});
+  awaited_.push_back({Awaited::Kind::sync, false, Author::framework, kCaller, nullptr, transaction_});
 }
 
 bool Pipeline::drop_since(const Mark& mark) noexcept {
@@ -140,13 +140,17 @@ void Pipeline::drop_unsent() noexcept {
 
 void Pipeline::finish(Answers& answers) {
   send_chunk();
-  while (!awaited_.empty()) {
-    read(awaited_.front(), answers);
+  read(awaited_.size(), answers);
+}
+
+void Pipeline::read(std::size_t count, Answers& answers) {
+  for (; count > 0; --count) {
+    read_one(awaited_.front(), answers);
     awaited_.pop_front();
   }
 }
 
-void Pipeline::read(const Awaited& awaited, Answers& answers) {
+void Pipeline::read_one(const Awaited& awaited, Answers& answers) {
   Result result = connection_.next_result();
   if (!result) connection_.fail();
   const auto status = PQresultStatus(result.get());
@@ -176,7 +180,7 @@ void Pipeline::read(const Awaited& awaited, Answers& answers) {
 void Pipeline::note_failure(const Awaited& awaited, const PGresult* result, Answers& answers) {
   if (answers.failure) return;
   Failure failure{.error = server_error(result), .owner = awaited.owner, .author = awaited.author};
-  const bool prepared_before = awaited.prepared && awaited.prepared->transaction < transaction_;
+  const bool prepared_before = awaited.prepared && awaited.prepared->transaction < awaited.transaction;
   // "cached plan must not change result type", after a table was changed: it may succeed if it is prepared again.
   failure.stale_plan = prepared_before && failure.error.sqlstate == "0A000";
   // Within a transaction a pooler does not change the server. A statement that was prepared in it exists, unless its

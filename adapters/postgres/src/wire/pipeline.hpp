@@ -62,6 +62,12 @@ class Pipeline {
   /// Sends everything, and reads all pending results. Throws ConnectionLost; `answers` then contains the earlier
   /// results.
   void finish(Answers& answers);
+  /// Sends everything, and reads nothing. Throws ConnectionLost.
+  void send_all() { send_chunk(); }
+  /// How many results of what was sent are not read yet.
+  [[nodiscard]] std::size_t pending() const noexcept { return awaited_.size(); }
+  /// Reads the next `count` of them. Throws as finish().
+  void read(std::size_t count, Answers& answers);
   /// A place in the queue.
   struct Mark {
     std::uint64_t sent = 0;
@@ -77,6 +83,8 @@ class Pipeline {
 
   /// At the start of each transaction: drops the prepared statements if they are too many, or stale.
   void next_transaction();
+  /// Whether next_transaction() drops prepared statements, so that no results may be pending.
+  [[nodiscard]] bool drops_prepared() const noexcept { return reset_prepared_; }
   void forget_prepared() noexcept { reset_prepared_ = true; }
   /// libpqxx uses the connection between two finish(): nothing is sent before finish().
   void hold(bool held) noexcept { held_ = held; }
@@ -104,13 +112,14 @@ class Pipeline {
     Author author;
     Owner owner;
     Prepared* prepared;
+    std::uint64_t transaction;
   };
 
   void send_chunk();
   void send(const Unsent& statement);
   void sent_or_fail(int ok);
   Prepared* find_prepared(std::string_view sql, ArgumentBlock::Mark from);
-  void read(const Awaited& awaited, Answers& answers);
+  void read_one(const Awaited& awaited, Answers& answers);
   void note_failure(const Awaited& awaited, const PGresult* result, Answers& answers);
 
   Connection& connection_;

@@ -1,0 +1,194 @@
+// The start of an announced transaction, which is sent behind the COMMIT before it.
+
+#include "tests/integration/postgres_fixture.hpp"
+
+namespace turnstile::test {
+namespace {
+
+using ::testing::ElementsAre;
+using namespace std::chrono_literals;
+
+class PostgresAnnounced : public PostgresTest {
+ protected:
+  void SetUp() override {
+    PostgresTest::SetUp();
+    if (IsSkipped()) return;
+    begin("warm up");
+    pid_ = std::to_string(backend());
+    session_->commit();
+    begin("and again");
+    session_->commit();  // from here on, the session has its timeouts
+  }
+  static ports::InboxEntry entry(const std::string& id) { return {MessageId::from(id), 7}; }
+  ports::Admission take_in(const std::string& id) {
+    const auto of = entry(id);
+    return session_->begin(scope(), {&of, 1}).front();
+  }
+  void announce(const std::string& id) {
+    const auto of = entry(id);
+    session_->announce(scope(), {&of, 1});
+  }
+  /// Whether an open transaction has taken the id in.
+  bool is_taken(const std::string& id) {
+    const auto other = store_->open_session();
+    auto quick = scope();
+    quick.lock_timeout = 200ms;
+    const auto of = entry(id);
+    try {
+      return other->begin(quick, {&of, 1}).front() != ports::Admission::fresh;
+    } catch (const StoreBusy&) {
+      return true;
+    }
+  }
+
+  std::string pid_;  // of the session's server process
+};
+
+TEST_F(PostgresAnnounced, is_sent_behind_the_commit) {
+  take_in("a");
+  backend();  // this resets the session at its end, so nothing is sent behind the commit
+  announce("b");
+  session_->commit();
+  EXPECT_FALSE(is_taken("b"));
+  take_in("b");
+  session_->commit();
+  take_in("c");
+  announce("d");
+  EXPECT_FALSE(is_taken("d")) << "before the commit";
+  session_->commit();
+  EXPECT_TRUE(is_taken("d"));
+  EXPECT_EQ(take_in("d"), ports::Admission::fresh);
+  EXPECT_EQ(std::to_string(backend()), pid_);
+  session_->commit();
+}
+
+/// Its locks must not outlive what it was sent for.
+TEST_F(PostgresAnnounced, gives_its_locks_back_with_a_rollback) {
+  take_in("a");
+  announce("b");
+  session_->commit();
+  ASSERT_TRUE(is_taken("b"));
+  session_->rollback();
+  EXPECT_FALSE(is_taken("b"));
+  EXPECT_EQ(sql().one("SELECT state FROM pg_stat_activity WHERE pid = " + pid_), "idle");
+}
+
+TEST_F(PostgresAnnounced, waits_for_another_that_stores_its_id_and_only_then) {
+  const auto other = store_->open_session();
+  const auto b = entry("b");
+  other->begin(scope(), {&b, 1});
+  take_in("a");
+  tx().exec("INSERT INTO effect (what) VALUES ('a')");
+  announce("b");
+  session_->commit();  // does not wait for the other one
+  EXPECT_THAT(effects(), ElementsAre("a"));
+  other->commit();
+  EXPECT_EQ(take_in("b"), ports::Admission::duplicate);
+  session_->rollback();
+}
+
+TEST_F(PostgresAnnounced, is_busy_if_the_other_one_does_not_end) {
+  session_.reset();
+  open(schema_->settings());  // its first handler is this one
+  auto quick = scope();
+  quick.lock_timeout = 300ms;
+  const auto a = entry("a"), b = entry("b"), first = entry("first");
+  session_->begin(quick, {&first, 1});
+  session_->commit();
+  const auto other = store_->open_session();
+  other->begin(scope(), {&b, 1});
+  session_->begin(quick, {&a, 1});
+  session_->announce(quick, {&b, 1});
+  session_->commit();
+  EXPECT_THROW(session_->begin(quick, {&b, 1}), StoreBusy);
+  other->rollback();
+  EXPECT_EQ(session_->begin(quick, {&b, 1}).front(), ports::Admission::fresh);
+  session_->commit();
+}
+
+/// The server has stored nothing of it, so a new connection runs it.
+TEST_F(PostgresAnnounced, begins_again_if_its_connection_is_lost_before_its_answer) {
+  const auto other = store_->open_session();
+  const auto b = entry("b");
+  other->begin(scope(), {&b, 1});
+  take_in("a");
+  tx().exec("INSERT INTO effect (what) VALUES ('a')");
+  announce("b");
+  session_->commit();
+  sql().exec("SELECT pg_terminate_backend(" + pid_ + ", 5000)");
+  other->rollback();
+  EXPECT_EQ(take_in("b"), ports::Admission::fresh);
+  tx().exec("INSERT INTO effect (what) VALUES ('b')");
+  session_->commit();
+  EXPECT_THAT(effects(), ElementsAre("a", "b"));
+  EXPECT_EQ(ids(), "4");
+}
+
+TEST_F(PostgresAnnounced, is_lost_with_its_connection_after_its_answer) {
+  take_in("a");
+  announce("b");
+  session_->commit();
+  ASSERT_TRUE(is_taken("b"));  // so the answer is on its way
+  sql().exec("SELECT pg_terminate_backend(" + pid_ + ", 5000)");
+  EXPECT_THROW(
+      {
+        take_in("b");
+        tx().exec("INSERT INTO effect (what) VALUES ('b')");
+      },
+      StoreUnavailable);
+  EXPECT_EQ(take_in("b"), ports::Admission::fresh);
+  session_->commit();
+  EXPECT_EQ(ids(), "4");
+}
+
+TEST_F(PostgresAnnounced, is_refused_in_the_transaction_that_a_failed_commit_leaves) {
+  sql().exec("ALTER TABLE effect ADD CONSTRAINT each_once UNIQUE (what) DEFERRABLE INITIALLY DEFERRED");
+  take_in("a");
+  tx().exec("INSERT INTO effect (what) VALUES ('x')");
+  tx().exec("INSERT INTO effect (what) VALUES ('x')");
+  announce("b");
+  EXPECT_EQ(sqlstate_of([&] { session_->commit(); }), "23505");
+  EXPECT_EQ(ids(), "2");
+  take_in("b");
+  session_->at_message(0);
+  tx().defer("INSERT INTO effect (what) VALUES (1 / 0)");
+  announce("c");
+  EXPECT_EQ(sqlstate_of([&] { session_->commit(); }), "22012");
+  EXPECT_EQ(ids(), "2");
+  EXPECT_FALSE(is_taken("b"));
+  EXPECT_FALSE(is_taken("c"));
+  take_in("c");
+  session_->commit();
+  EXPECT_EQ(ids(), "3");
+}
+
+/// A statement that failed in the COMMIT before it must be judged by its own transaction.
+TEST_F(PostgresAnnounced, does_not_change_how_the_errors_of_the_one_before_it_are_judged) {
+  sql().exec(R"(
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN RAISE EXCEPTION 'not supported' USING ERRCODE = '0A000'; END $$;
+CREATE TRIGGER refuse BEFORE INSERT ON effect FOR EACH ROW EXECUTE FUNCTION refuse())");
+  take_in("a");
+  session_->at_message(0);
+  tx().defer("INSERT INTO effect (what) VALUES ('x')");
+  announce("b");
+  EXPECT_EQ(sqlstate_of([&] { session_->commit(); }), "0A000");
+}
+
+TEST_F(PostgresAnnounced, has_the_timeouts_of_its_handler) {
+  take_in("a");
+  auto slow = scope();
+  slow.idle_timeout = 10min;
+  const auto b = entry("b");
+  session_->announce(slow, {&b, 1});
+  session_->commit();
+  EXPECT_FALSE(is_taken("b")) << "the session has those of another handler";
+  session_->begin(slow, {&b, 1});
+  EXPECT_EQ(tx().exec("SELECT setting FROM pg_catalog.pg_settings WHERE name = 'idle_in_transaction_session_timeout'")
+                .at(0, 0),
+            "600000");
+  session_->commit();
+}
+
+}  // namespace
+}  // namespace turnstile::test
