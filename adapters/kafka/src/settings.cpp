@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <cstdlib>
 #include <span>
 
 #include "turnstile/error.hpp"
@@ -135,6 +137,13 @@ void check_guarantees(const Settings& s, Problems& problems) {
                                                       rd_kafka_version_str())});
 }
 
+std::int64_t number_of(const Conf& conf, const char* key) {
+  std::array<char, 32> value{};
+  auto size = value.size();
+  rd_kafka_conf_get(conf.get(), key, value.data(), &size);
+  return std::strtoll(value.data(), nullptr, 10);
+}
+
 bool applies(const Default& d, const Settings& s) {
   if (rd_kafka_version() < d.since || s.contains(d.key)) return false;
   // The consumer protocol of KIP-848 assigns partitions on the broker, and refuses the client's assignor and interval.
@@ -184,9 +193,29 @@ Conf make_conf(Role role, const Settings& settings) {
   return conf;
 }
 
+namespace {
+
+/// A record that is larger than the queue waits in librdkafka for room that never comes, and nothing is logged.
+void check_queue(const Settings& settings, Problems& problems) {
+  if (!settings.contains("queue.buffering.max.kbytes")) return;
+  Problems others;
+  const Conf conf = make_conf(Role::producer, settings, others);
+  const std::int64_t largest = number_of(conf, "message.max.bytes"),
+                     room = number_of(conf, "queue.buffering.max.kbytes");
+  if (room * 1'024 >= largest) return;
+  problems.push_back(
+      {"queue.buffering.max.kbytes",
+       fmt::format("is {}, so the queue has no room for the largest record ({} bytes, message.max.bytes), "
+                   "which would never be sent. Set it to {} or more, or lower message.max.bytes",
+                   room, largest, (largest + 1'023) / 1'024)});
+}
+
+}  // namespace
+
 std::vector<KafkaProblem> check_settings(const Settings& settings) {
   Problems problems;
   check_guarantees(settings, problems);
+  check_queue(settings, problems);
   make_conf(Role::consumer, settings, problems);
   return problems;
 }

@@ -34,6 +34,21 @@ TEST(KafkaSettings, the_prefetch_of_a_partition_is_bounded_in_records_and_bytes)
   EXPECT_EQ(effective({{"queued.min.messages", "5"}}, "queued.min.messages"), "5");
 }
 
+/// A larger record would wait for room for ever.
+TEST(KafkaSettings, the_queue_of_a_producer_must_have_room_for_the_largest_record) {
+  const auto problems_of = [](Settings settings) {
+    std::string all;
+    for (const auto& problem : check_settings(settings)) all += problem.key + " " + problem.why;
+    return all;
+  };
+  EXPECT_EQ(problems_of({{"queue.buffering.max.kbytes", "1023"}}),
+            "queue.buffering.max.kbytes is 1023, so the queue has no room for the largest record (1048576 bytes, "
+            "message.max.bytes), which would never be sent. Set it to 1024 or more, or lower message.max.bytes");
+  EXPECT_EQ(problems_of({{"queue.buffering.max.kbytes", "1024"}}), "");
+  EXPECT_EQ(problems_of({{"queue.buffering.max.kbytes", "10"}, {"message.max.bytes", "10240"}}), "");
+  EXPECT_NE(problems_of({{"queue.buffering.max.kbytes", "10"}, {"message.max.bytes", "10241"}}), "");
+}
+
 TEST(KafkaSettings, the_token_log_takes_nothing_from_kafka_that_delays_permits) {
   const Settings connection{{"bootstrap.servers", "b:1"}, {"security.protocol", "sasl_ssl"}, {"client.id", "c"}};
   Settings of_user = connection;
