@@ -16,6 +16,7 @@
 #include "tests/support/cli.hpp"
 #include "tests/support/delete_records.hpp"
 #include "tests/support/read_file.hpp"
+#include "tests/support/transactional_producer.hpp"
 #include "tests/support/world.hpp"
 #include "turnstile/error.hpp"
 #include "turnstile/inbox.hpp"
@@ -276,6 +277,28 @@ TEST_F(CliAudit, what_compaction_has_deleted_cannot_be_told) {
          "WITH last AS (SELECT handler, slot, max(record_offset) AS at FROM inbox GROUP BY 1, 2) INSERT INTO inbox "
          "(handler, id, slot, record_offset) SELECT handler, gen_random_uuid(), slot, at FROM last RETURNING 1");
   EXPECT_THAT(look().out, HasSubstr("1 effect without a record"));
+}
+
+/// As after a change of isolation.level from read_uncommitted to read_committed.
+TEST_F(CliAudit, effects_of_records_behind_an_open_transaction_cannot_be_told) {
+  World world(1);
+  world.publish(20);
+  handle(world);
+  EXPECT_THAT(audit(world).out, HasSubstr("each effect has a record"));
+  TransactionalProducer producer(world.topic());
+  producer.begin();
+  producer.send(2);
+  change(world,
+         "INSERT INTO inbox (handler, id, slot, record_offset) SELECT handler, gen_random_uuid(), slot, 22 FROM inbox "
+         "LIMIT 1 RETURNING 1");  // 20 records and 2 duplicates are before it
+  const Json json = audit_json(world);
+  EXPECT_TRUE(json["holds"]) << json;
+  EXPECT_EQ(json["effects_of_unread_records"], 1) << json;
+  const Finished text = audit(world);
+  EXPECT_THAT(text.out, AllOf(HasSubstr("cannot tell: 1 effect whose record is behind an open transaction"),
+                              HasSubstr("each effect that could be compared has a record")));
+  producer.abort();
+  EXPECT_TRUE(eventually([&] { return audit(world).out.find("1 effect without a record") != std::string::npos; }, 30s));
 }
 
 TEST_F(CliAudit, effects_of_records_that_kafka_has_deleted_cannot_be_told) {

@@ -305,12 +305,27 @@ class Pass {
         ++result_.effects_of_deleted;
         return;
       }
+      if (!options_.to && offset >= result_.partitions[i].range.end && offset < log_ends().at(i)) {
+        ++result_.effects_of_unread;
+        return;
+      }
       ++result_.effects_without_record;
       add({{{options_.topic, claimed->partition}, offset},
            Timestamp{},
            Fate::took_effect,
            fmt::format("id {} took effect, but the record has another id, or does not exist", id)});
     });
+  }
+
+  /// Where the partitions end for a consumer that reads the records of open transactions, too. The group may have been one
+  /// before its isolation.level was changed.
+  const std::vector<Offset>& log_ends() {
+    if (!log_ends_.empty()) return log_ends_;
+    kafka::Settings settings = group_;
+    settings["isolation.level"] = "read_uncommitted";
+    kafka::RecordReader all(settings, options_.topic, nullptr);
+    for (const auto& range : all.ranges(std::nullopt, std::nullopt)) log_ends_.push_back(range.end);
+    return log_ends_;
   }
 
   /// Effects that belong to no record of the topic.
@@ -363,6 +378,7 @@ class Pass {
   std::vector<OffsetSet> seen_;  ///< for each partition: whose effects were found
   std::vector<OffsetSet> read_;  ///< for each partition: which records there are, if it is compacted
   std::vector<Unaccounted> rest_;
+  std::vector<Offset> log_ends_;    ///< asked for when they are needed
   std::set<std::string> replayed_;  ///< the places of the dead letters that were replayed to this topic
   RecordAudit result_;
 };

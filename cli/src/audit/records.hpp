@@ -44,7 +44,9 @@ struct RecordAudit {
   std::int64_t unaccounted = 0;             ///< records, all of them
   std::int64_t effects_without_record = 0;  ///< all of them
   std::int64_t effects_of_deleted = 0;      ///< effects whose records the broker has deleted: it cannot be told
-  postgres::AuditedElsewhere elsewhere{};   ///< effects that belong to no record of this topic
+  /// Effects whose records are behind an open transaction, so that they cannot be read: it cannot be told.
+  std::int64_t effects_of_unread = 0;
+  postgres::AuditedElsewhere elsewhere{};  ///< effects that belong to no record of this topic
   postgres::AuditedOutbox outbox{};
 
   [[nodiscard]] std::int64_t sum(Fate fate) const;
@@ -52,7 +54,8 @@ struct RecordAudit {
   [[nodiscard]] std::int64_t deleted_unsettled() const;
   /// Whether all effects were compared with records.
   [[nodiscard]] bool compared_all_effects() const {
-    return effects_of_deleted + elsewhere.by_call + elsewhere.unknown == 0 && elsewhere.others.empty();
+    return effects_of_deleted + effects_of_unread + elsewhere.by_call + elsewhere.unknown == 0 &&
+           elsewhere.others.empty();
   }
 };
 inline constexpr std::size_t kMostViolations = 1'000;

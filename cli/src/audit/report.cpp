@@ -83,6 +83,12 @@ void print_records(const RecordAudit& records) {
         "cannot tell: {} whose record the broker has deleted, or which belong to the topic before it was recreated\n",
         count(records.effects_of_deleted, "effect"));
   }
+  if (records.effects_of_unread > 0) {
+    fmt::print(
+        "cannot tell: {} whose record is behind an open transaction of a producer; audit again when it has ended "
+        "(turnstile doctor names it)\n",
+        count(records.effects_of_unread, "effect"));
+  }
 }
 
 /// Effects of the handler that this audit cannot compare, because they belong to no record of the topic.
@@ -280,6 +286,7 @@ Json to_json(const Report& report, std::size_t most) {
           {"cannot_tell", records.sum(Fate::cannot_tell)},
           {"deleted_unsettled_records", records.deleted_unsettled()},
           {"effects_of_deleted_records", records.effects_of_deleted},
+          {"effects_of_unread_records", records.effects_of_unread},
           {"effects_in_unknown_partitions", records.elsewhere.unknown},
           {"effects_of_calls", records.elsewhere.by_call},
           {"effects_elsewhere", std::move(others)},
