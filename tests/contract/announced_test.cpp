@@ -64,6 +64,35 @@ TEST_P(AnnouncedContract, nothing_of_it_is_left_after_a_rollback) {
   EXPECT_EQ(once({"a", "b"}), "df");
 }
 
+TEST_P(AnnouncedContract, may_follow_a_rollback) {
+  ASSERT_EQ(once({"a", "d"}), "ff");
+  EXPECT_EQ(admit(*session_, {"a"}), "d");
+  announce(scope(fence_), "b");
+  session_->rollback();
+  run_before("b", "c");
+  EXPECT_EQ(admit(*session_, {"c"}), "f");
+  session_->transaction().exec(kEffect, "of what is rolled back");
+  announce(scope(fence_), "d");
+  session_->rollback();
+  EXPECT_EQ(admit(*session_, {"d"}), "d");
+  announce(scope(fence_), "e");
+  session_->rollback();
+  session_->rollback();
+  EXPECT_EQ(once({"a", "b", "c", "d", "e"}), "ddfdf");
+}
+
+TEST_P(AnnouncedContract, nothing_of_it_is_left_if_another_follows_a_rollback) {
+  EXPECT_EQ(admit(*session_, {"a"}), "f");
+  announce(scope(fence_), "b");
+  session_->rollback();
+  run("c");
+  EXPECT_EQ(admit(*session_, {"d"}), "f");
+  announce(scope(fence_), "e");
+  session_->rollback();
+  session_.reset();
+  EXPECT_EQ(once({"a", "b", "c", "d", "e"}), "ffdff");
+}
+
 TEST_P(AnnouncedContract, nothing_of_it_is_left_after_its_session) {
   run_before("a", "b");
   session_.reset();

@@ -1,4 +1,6 @@
-// The start of an announced transaction, which is sent behind the COMMIT before it.
+// An announced transaction, which the end of the one before it starts.
+
+#include <future>
 
 #include "tests/integration/postgres_fixture.hpp"
 
@@ -44,7 +46,7 @@ class PostgresAnnounced : public PostgresTest {
   std::string pid_;  // of the session's server process
 };
 
-TEST_F(PostgresAnnounced, is_sent_behind_the_commit) {
+TEST_F(PostgresAnnounced, begins_with_the_commit) {
   take_in("a");
   backend();  // this resets the session at its end, so nothing is sent behind the commit
   announce("b");
@@ -73,16 +75,17 @@ TEST_F(PostgresAnnounced, gives_its_locks_back_with_a_rollback) {
   EXPECT_EQ(sql().one("SELECT state FROM pg_stat_activity WHERE pid = " + pid_), "idle");
 }
 
-TEST_F(PostgresAnnounced, waits_for_another_that_stores_its_id_and_only_then) {
+TEST_F(PostgresAnnounced, waits_for_another_that_stores_its_id_after_the_commit) {
   const auto other = store_->open_session();
   const auto b = entry("b");
   other->begin(scope(), {&b, 1});
   take_in("a");
   tx().exec("INSERT INTO effect (what) VALUES ('a')");
   announce("b");
-  session_->commit();  // does not wait for the other one
-  EXPECT_THAT(effects(), ElementsAre("a"));
+  auto committing = std::async(std::launch::async, [&] { session_->commit(); });
+  EXPECT_TRUE(eventually([&] { return effects() == std::vector<std::string>{"a"}; }));
   other->commit();
+  committing.get();
   EXPECT_EQ(take_in("b"), ports::Admission::duplicate);
   session_->rollback();
 }
@@ -107,37 +110,23 @@ TEST_F(PostgresAnnounced, is_busy_if_the_other_one_does_not_end) {
 }
 
 /// The server has stored nothing of it, so a new connection runs it.
-TEST_F(PostgresAnnounced, begins_again_if_its_connection_is_lost_before_its_answer) {
+/// A server that is shut down sends the answers that wait. The next transaction has stored nothing, so it begins anew.
+TEST_F(PostgresAnnounced, is_lost_alone_with_the_connection_on_which_it_waits) {
   const auto other = store_->open_session();
   const auto b = entry("b");
   other->begin(scope(), {&b, 1});
   take_in("a");
   tx().exec("INSERT INTO effect (what) VALUES ('a')");
   announce("b");
-  session_->commit();
+  auto committing = std::async(std::launch::async, [&] { session_->commit(); });
+  EXPECT_TRUE(eventually([&] { return effects() == std::vector<std::string>{"a"}; }));
   sql().exec("SELECT pg_terminate_backend(" + pid_ + ", 5000)");
+  EXPECT_NO_THROW(committing.get());
   other->rollback();
   EXPECT_EQ(take_in("b"), ports::Admission::fresh);
   tx().exec("INSERT INTO effect (what) VALUES ('b')");
   session_->commit();
   EXPECT_THAT(effects(), ElementsAre("a", "b"));
-  EXPECT_EQ(ids(), "4");
-}
-
-TEST_F(PostgresAnnounced, is_lost_with_its_connection_after_its_answer) {
-  take_in("a");
-  announce("b");
-  session_->commit();
-  ASSERT_TRUE(is_taken("b"));  // so the answer is on its way
-  sql().exec("SELECT pg_terminate_backend(" + pid_ + ", 5000)");
-  EXPECT_THROW(
-      {
-        take_in("b");
-        tx().exec("INSERT INTO effect (what) VALUES ('b')");
-      },
-      StoreUnavailable);
-  EXPECT_EQ(take_in("b"), ports::Admission::fresh);
-  session_->commit();
   EXPECT_EQ(ids(), "4");
 }
 
@@ -173,6 +162,49 @@ CREATE TRIGGER refuse BEFORE INSERT ON effect FOR EACH ROW EXECUTE FUNCTION refu
   tx().defer("INSERT INTO effect (what) VALUES ('x')");
   announce("b");
   EXPECT_EQ(sqlstate_of([&] { session_->commit(); }), "0A000");
+}
+
+TEST_F(PostgresAnnounced, is_begun_by_itself_if_the_commit_took_long) {
+  sql().exec(R"(
+CREATE FUNCTION delay() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.3); RETURN NULL; END $$;
+CREATE CONSTRAINT TRIGGER delay AFTER INSERT ON effect DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION delay())");
+  take_in("a");
+  tx().exec("INSERT INTO effect (what) VALUES ('a')");
+  announce("b");
+  session_->commit();
+  EXPECT_EQ(take_in("b"), ports::Admission::fresh);
+  EXPECT_EQ(tx().exec("SELECT clock_timestamp() - now() < interval '0.3 s'").at(0, 0), "t");
+  session_->commit();
+  EXPECT_EQ(ids(), "4");
+}
+
+/// COMMIT AND CHAIN hands it on.
+TEST_F(PostgresAnnounced, is_not_read_only_because_the_one_before_it_became_so) {
+  sql().exec(R"(
+CREATE FUNCTION mischief() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN PERFORM set_config('transaction_read_only', 'on', true); RETURN NULL; END $$;
+CREATE TRIGGER mischief AFTER INSERT ON effect FOR EACH ROW EXECUTE FUNCTION mischief())");
+  take_in("a");
+  tx().exec("INSERT INTO effect (what) VALUES ('a')");
+  announce("b");
+  session_->commit();
+  EXPECT_EQ(take_in("b"), ports::Admission::fresh);
+  tx().exec("INSERT INTO effect (what) VALUES ('b')");
+  session_->commit();
+  EXPECT_THAT(effects(), ElementsAre("a", "b"));
+  EXPECT_EQ(ids(), "4");
+}
+
+TEST_F(PostgresAnnounced, begins_with_the_rollback_of_a_duplicate) {
+  take_in("a");
+  session_->commit();
+  EXPECT_EQ(take_in("a"), ports::Admission::duplicate);
+  announce("b");
+  session_->rollback();
+  EXPECT_TRUE(is_taken("b"));
+  EXPECT_EQ(take_in("b"), ports::Admission::fresh);
+  session_->commit();
+  EXPECT_EQ(ids(), "4");
 }
 
 TEST_F(PostgresAnnounced, has_the_timeouts_of_its_handler) {

@@ -67,17 +67,20 @@ void TransactionalRun::run_apart(Items items) {
   session().rollback();  // what was announced, if it did not run
 }
 
-/// A single message: more of them share a transaction to save round trips. If a stored retry came back, or may have
-/// other messages of its id in the unit, what comes next depends on the commit.
+/// A single message: more of them share a transaction to save round trips. What comes next must not depend on how this
+/// transaction ends, as with stored retries, nor wait for a dead letter of it.
 void TransactionalRun::announce_next(const Items& items) {
   const auto part = std::find(parts_.begin(), parts_.end(), items);
   if (part == parts_.end() || part + 1 == parts_.end() || (part + 1)->size() != 1) return;
   const Items& next = *(part + 1);
-  const bool plain =
-      !next.front()->back && !unit_.is_over() && std::all_of(items.begin(), items.end(), [](const UnitItem* item) {
-        return item->admission == ports::Admission::fresh && !item->back && !item->deferral;
-      });
-  if (plain) session().announce(unit_.scope(), unit_.entries(next));
+  if (next.front()->back || unit_.is_over()) return;
+  const bool skips = unit_.plan().duplicates == DuplicatePolicy::skip;
+  const bool is_certain = std::all_of(items.begin(), items.end(), [&](const UnitItem* item) {
+    const bool ends_well =
+        item->admission == ports::Admission::fresh || (skips && item->admission == ports::Admission::duplicate);
+    return ends_well && !item->back && !item->deferral;
+  });
+  if (is_certain) session().announce(unit_.scope(), unit_.entries(next));
 }
 
 bool TransactionalRun::must_run_alone(const UnitItem& item) const {
@@ -114,6 +117,7 @@ std::optional<Failure> TransactionalRun::transact(const Items& items) {
   if (auto failure = begin(items)) return failure;
   if (auto failure = run_in({items}, items)) return failure;
   if (must_commit_) return commit(items);
+  announce_next(items);
   session().rollback();
   return std::nullopt;
 }

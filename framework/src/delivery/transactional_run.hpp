@@ -56,7 +56,7 @@ class TransactionalRun {
   [[nodiscard]] Verdicts& verdicts() noexcept { return verdicts_; }
 
  private:
-  /// Tells the session which transaction follows the commit of these items, if that is certain enough.
+  /// Tells the session which transaction follows the one of these items, if that is certain enough.
   void announce_next(const Items& items);
   /// Runs the items in one transaction. After success they have their verdicts.
   std::optional<Failure> attempt(Items items);

@@ -21,9 +21,9 @@ constexpr double kPlainNs = 1.5e6;
 /// gained by waiting for a second message: if the handler is slow, the next message of a key would wait for the others.
 constexpr std::size_t kFirstTransaction = 8;
 
-/// A unit of smaller transactions consists of several, so that the start of each can be sent with the COMMIT before it.
-/// Another worker could run its messages at the same time, so that many must be waiting for each of them.
-constexpr std::size_t kChained = 8;
+/// A unit of smaller transactions consists of several, so that each can start with the COMMIT before it. Another worker
+/// could run its messages at the same time, so that many must be waiting for each of them.
+constexpr std::size_t kChained = 16;
 
 /// Of handler_timeout: a unit that is made larger to spread its fixed costs may take so much, if it is one call.
 constexpr double kOfTimeout = 0.5;

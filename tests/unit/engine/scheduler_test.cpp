@@ -509,16 +509,16 @@ class Chained : public ::testing::Test {
 };
 
 TEST_F(Chained, small_transactions_run_several_in_a_unit) {
-  EXPECT_EQ(size(1, 100), 8U);
-  EXPECT_EQ(size(3, 100), 8U);
-  EXPECT_EQ(size(8, 100), 8U);
+  EXPECT_EQ(size(1, 100), 16U);
+  EXPECT_EQ(size(3, 100), 16U);
+  EXPECT_EQ(size(16, 100), 16U);
   EXPECT_EQ(size(20, 100), 20U);
 }
 
 /// Another worker can run what waits.
 TEST_F(Chained, not_if_too_few_messages_wait_for_all_workers) {
-  EXPECT_EQ(size(1, 15), 1U);
-  EXPECT_EQ(size(1, 16), 8U);
+  EXPECT_EQ(size(1, 31), 1U);
+  EXPECT_EQ(size(1, 32), 16U);
 }
 
 TEST_F(Chained, only_as_many_as_a_unit_may_take_time) {
@@ -531,7 +531,7 @@ TEST_F(Chained, after_a_failure_a_lane_starts_small) {
   const auto topic = transactional_topic(run_log_, nullptr, 4);
   topic->mean_ns = 1e5;
   EXPECT_EQ(size(*topic, 100, 1), 1U);
-  EXPECT_EQ(size(*topic, 100, 4), 8U);
+  EXPECT_EQ(size(*topic, 100, 4), 16U);
 }
 
 TEST_F(Chained, other_modes_have_no_transactions_to_chain) {

@@ -39,6 +39,8 @@ BEGIN CLOSE the_cursor; EXCEPTION WHEN invalid_cursor_name THEN NULL; END $$)";
 constexpr std::string_view kEncloseSavepoints = "SAVEPOINT turnstile_message";
 constexpr std::string_view kReleaseSavepoints = "RELEASE SAVEPOINT turnstile_message";
 
+constexpr std::string_view kNoTransaction = "25P01";
+
 /// These undo changes of a handler to the session, if it may have made some. For the server they are as much work as a
 /// small transaction. They are sent after COMMIT and before its Sync. After that, a pooler in transaction mode may lend
 /// the server's connection to another client. DISCARD ALL would also drop the framework's prepared statements.
@@ -327,14 +329,14 @@ void Session::commit() {
       if (doom_) throw_failure(*doom_);
       throw_aborted();
     } catch (...) {
-      rollback();
+      abandon();
       throw;
     }
   }
   first_failure_.reset();
   Pipeline& pipeline = loan_->pipeline;
   Answers answers;
-  bool asked = false, sent = false;
+  bool asked = false;
   // COMMIT of an aborted transaction succeeds and returns ROLLBACK.
   const auto is_committed = [&] {
     return !answers.kept.empty() && std::strcmp(PQcmdStatus(answers.kept.front().get()), "COMMIT") == 0;
@@ -346,7 +348,7 @@ void Session::commit() {
     if (savepoints_) pipeline.finish(answers);
     if (answers.failure) {
       const Failure failure = *answers.failure;
-      rollback();
+      abandon();
       throw_failure(failure);
     }
     if (bridge_) loan_->connection.own_notices();
@@ -357,17 +359,17 @@ void Session::commit() {
     static_cast<void>(loan_->connection.ended_nothing());  // only the answer to COMMIT counts
     static_cast<void>(loan_->connection.unreplicated());
     // If COMMIT is refused (a deferred constraint), the handlers' statements are the reason.
-    pipeline.add("COMMIT", kCaller, Pipeline::Keep::text, Author::handler);
+    const bool chains = may_chain();
+    pipeline.add(chains ? "COMMIT AND CHAIN" : "COMMIT", kCaller, Pipeline::Keep::text, Author::handler);
     add_reset();
     add_own_timeouts();
+    const std::size_t own = pipeline.unread();
+    if (chains) add_next();
     asked = true;
-    pipeline.send_all();
-    sent = true;
-    const std::size_t own = pipeline.pending();
-    if (may_send_next()) send_next();
-    pipeline.read(own, answers);
+    if (chains) pipeline.finish_first(own, answers);
+    else pipeline.finish(answers);
   } catch (const ConnectionLost& lost) {
-    sent = sent || (asked && pipeline.all_sent());
+    const bool sent = asked && pipeline.all_sent();
     const bool committed = is_committed() && !loan_->connection.ended_nothing();
     lose(lost);
     if (committed) return;  // it was lost with the answers after COMMIT
@@ -377,17 +379,19 @@ void Session::commit() {
     throw CommitInDoubt("lost the connection to PostgreSQL between COMMIT and its answer: " +
                         describe(lost.last_words));
   }
+  // Only COMMIT AND CHAIN fails if no transaction is open.
+  if (answers.failure && answers.failure->error.sqlstate == kNoTransaction) throw_ended();
   if (answers.failure && answers.failure->owner != kReset) {
     const Failure failure = *answers.failure;
     // No other statement here has both this owner and this author.
     if (failure.owner == kCaller && failure.author == Author::handler) {
-      rollback();
+      abandon();
       throw_commit_failure(failure);
     }
     try {
       throw_failure(failure);
     } catch (...) {
-      rollback();
+      abandon();
       throw;
     }
   }
@@ -396,21 +400,22 @@ void Session::commit() {
   note_own_timeouts(answers);
   const bool unreplicated = loan_->connection.unreplicated();
   if (is_sent() && is_committed() && !unreplicated) return;
-  if (is_sent()) rollback();
+  if (is_sent()) abandon();
   else close();
   if (!is_committed()) throw_aborted();
   if (unreplicated) throw CommitInDoubt("the COMMIT's wait for the synchronous replicas of PostgreSQL was cancelled");
 }
 
-void Session::rollback() noexcept {
-  if (!loan_) return next_.reset();
+void Session::abandon() noexcept {
+  next_.reset();
+  if (!loan_) return;
   try {
     Pipeline& pipeline = loan_->pipeline;
     pipeline.drop_unsent();
     if (!loan_->connection.lost()) {
       Answers answers;
       const bool is_open = PQtransactionStatus(loan_->connection.raw()) != PQTRANS_IDLE;
-      if (is_open || pipeline.pending() > 0) pipeline.add("ROLLBACK", kCaller);
+      if (is_open || pipeline.unread() > 0) pipeline.add("ROLLBACK", kCaller);
       add_reset();
       pipeline.finish(answers);
       if (!is_reset(answers)) loan_->connection.condemn();

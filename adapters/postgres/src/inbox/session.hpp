@@ -32,7 +32,7 @@ struct Shared {
 class Session final : public ports::InboxSession, public Transaction {
  public:
   explicit Session(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
-  ~Session() override { rollback(); }
+  ~Session() override { abandon(); }
 
   std::vector<ports::Admission> begin(const ports::InboxScope& scope,
                                       std::span<const ports::InboxEntry> entries) override;
@@ -65,16 +65,18 @@ class Session final : public ports::InboxSession, public Transaction {
   using Admit = std::function<std::vector<ports::Admission>()>;
   std::vector<ports::Admission> open(const ports::InboxScope& scope, std::span<const ports::InboxEntry> entries,
                                      const Admit& admit);
+  /// Before a transaction's first statement.
   void start(const ports::InboxScope& scope);
+  void add_begin(const ports::InboxScope& scope);
   std::vector<ports::Admission> admit(const ports::InboxScope& scope, std::span<const ports::InboxEntry> entries);
   bool still_owns(const Fence& fence);
   void send_one(const ports::InboxScope& scope, std::span<const ports::InboxEntry> entries);
   std::vector<ports::Admission> answer_one(const ports::InboxScope& scope, std::span<const ports::InboxEntry> entries);
   // For the transaction that was announced (session_next.cpp).
-  /// Whether its start can be sent before the answer to the COMMIT that is queued.
-  [[nodiscard]] bool may_send_next() const;
-  void send_next();
-  [[nodiscard]] bool is_sent() const noexcept { return next_ && next_->sent; }
+  /// Whether COMMIT can start it.
+  [[nodiscard]] bool may_chain() const;
+  void add_next();
+  [[nodiscard]] bool is_sent() const noexcept { return next_ && next_->sent.has_value(); }
   /// If it is this one, and its start was sent: the answers. Absent: begin it as usual.
   std::optional<std::vector<ports::Admission>> begin_next(const ports::InboxScope& scope,
                                                           std::span<const ports::InboxEntry> entries);
@@ -142,6 +144,8 @@ class Session final : public ports::InboxSession, public Transaction {
   /// For an error of COMMIT itself. No transaction is open any more.
   [[noreturn]] void throw_commit_failure(const Failure& failure);
   [[nodiscard]] bool is_of_own_table(const ServerError& error) const;
+  /// Rolls back, and forgets what was announced.
+  void abandon() noexcept;
   void close() noexcept;
   /// As close(), after the connection was lost.
   void lose(const ConnectionLost& lost) noexcept;
@@ -185,7 +189,7 @@ class Session final : public ports::InboxSession, public Transaction {
   struct Next {
     ports::InboxScope scope;
     ports::InboxEntry entry;
-    bool sent = false;  // with the COMMIT before it
+    std::optional<std::chrono::steady_clock::time_point> sent{};  // with the end of the one before it
   };
   std::optional<Next> next_;
   std::vector<std::uint32_t> order_;  // the batch's distinct ids, as indices, sorted

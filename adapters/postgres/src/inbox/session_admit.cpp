@@ -34,7 +34,7 @@ std::vector<ports::Admission> Session::begin_shared(const ports::InboxScope& sco
   for (const auto& share : shares) {
     entries.insert(entries.end(), share.entries.begin(), share.entries.end());
     if (share.fence.history == shares.front().fence.history) continue;
-    rollback();
+    abandon();
     throw_fenced(shares.front().fence);  // the database has one history, so one of the epochs is over
   }
   return open(scope, entries, [&] { return admit_shared(scope, entries, shares); });
@@ -42,7 +42,7 @@ std::vector<ports::Admission> Session::begin_shared(const ports::InboxScope& sco
 
 std::vector<ports::Admission> Session::open(const ports::InboxScope& scope, std::span<const ports::InboxEntry> entries,
                                             const Admit& admit) {
-  rollback();
+  abandon();
   sort_distinct(entries, order_);
   ended_ = false;
   lost_.reset();
@@ -60,7 +60,7 @@ std::vector<ports::Admission> Session::open(const ports::InboxScope& scope, std:
       // It was lost while idle, as after a restart of the server. Nothing was done, so a new connection can do it.
       shared_->handlers.renew();
     } catch (...) {
-      rollback();
+      abandon();
       throw;
     }
   }
@@ -137,12 +137,16 @@ void Session::start(const ports::InboxScope& scope) {
   loan_->connection.forget_seen();
   requests_.clear();
   loan_->pipeline.next_transaction();
+}
+
+void Session::add_begin(const ports::InboxScope& scope) {
+  start(scope);
   loan_->pipeline.add(shared_->statements.begin, kCaller);
 }
 
 std::vector<ports::Admission> Session::admit(const ports::InboxScope& scope,
                                              std::span<const ports::InboxEntry> entries) {
-  start(scope);
+  add_begin(scope);
   fenced_ = scope.fence.has_value();
   if (numbers_records(scope.mode) && !entries.empty()) return admit_numbered(scope, entries);
   if (order_.size() == 1) {
@@ -214,7 +218,7 @@ Answers Session::take_in(const ports::InboxScope& scope, std::span<const ports::
     contended_batches_ = kContendedBatches;
     pipeline.add("ROLLBACK", kCaller);
     finish();  // a new transaction may drop the statements that are prepared
-    start(scope);
+    add_begin(scope);
   }
   --contended_batches_;
   add(admit.many_contended);
@@ -232,7 +236,7 @@ std::vector<ports::Admission> Session::admit_shared(const ports::InboxScope& sco
   }
   // As a claim locks them, so that neither waits for the other in a circle.
   std::sort(fences.begin(), fences.end(), [](const Fence& a, const Fence& b) { return a.slot < b.slot; });
-  start(scope);
+  add_begin(scope);
   fenced_ = true;
   add_timeouts(scope);
   ArgumentBlock& to = loan_->pipeline.arguments();

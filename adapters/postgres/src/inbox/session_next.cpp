@@ -1,9 +1,17 @@
-// The start of the transaction that was announced, sent behind the COMMIT before it. The server runs it while the client
-// settles the message that was committed, which saves a round trip for each message.
+// A transaction of one message that the end of the one before it starts (COMMIT AND CHAIN). It saves a round trip, and
+// BEGIN.
 
 #include "inbox/session.hpp"
+#include "turnstile/error.hpp"
 
 namespace turnstile::postgres {
+
+namespace {
+
+/// now() is the time at which the COMMIT before it was sent. A COMMIT can wait for a disk or a replica for longer.
+constexpr std::chrono::milliseconds kOldest{100};
+
+}  // namespace
 
 void Session::announce(const ports::InboxScope& scope, std::span<const ports::InboxEntry> entries) noexcept {
   next_.reset();
@@ -13,20 +21,35 @@ void Session::announce(const ports::InboxScope& scope, std::span<const ports::In
 
 /// Not if the session must be reset, or may have become another one: a pooler lends it to others after COMMIT. If a
 /// savepoint or libpqxx was used, an error of the handler is not certain to have aborted the transaction.
-bool Session::may_send_next() const {
+bool Session::may_chain() const {
   return next_ && !touched_ && !to_own_ && !bridge_ && !guarded_ && !savepoints_ && !loan_->pipeline.drops_prepared() &&
          has_own_timeouts(next_->scope);
 }
 
-/// It has a Sync of its own, so it runs whether COMMIT succeeds or not. After an error before COMMIT it is refused, as the
-/// transaction before it is still open and aborted.
-void Session::send_next() {
+/// Before the Sync of COMMIT. After an error no statement runs up to a Sync, so it never runs outside a transaction, where
+/// the id would stay without its effect. The server sends its answers at the Sync: if another transaction stores the same
+/// id, the answer to COMMIT waits for that one, too.
+void Session::add_next() {
   order_.assign(1, 0);
   start(next_->scope);
   fenced_ = true;
-  next_->sent = true;
+  next_->sent = std::chrono::steady_clock::now();
   send_one(next_->scope, {&next_->entry, 1});
-  loan_->pipeline.send_all();
+}
+
+void Session::rollback() noexcept {
+  try {
+    if (loan_ && !is_sent() && may_chain() && !loan_->connection.lost() && !doom_) {
+      Pipeline& pipeline = loan_->pipeline;
+      pipeline.drop_unsent();
+      pipeline.add("ROLLBACK AND CHAIN", kCaller);
+      add_next();
+      return pipeline.send_all();
+    }
+  } catch (...) {
+    // The connection is lost, or there is no memory.
+  }
+  abandon();
 }
 
 std::optional<std::vector<ports::Admission>> Session::begin_next(const ports::InboxScope& scope,
@@ -38,7 +61,7 @@ std::optional<std::vector<ports::Admission>> Session::begin_next(const ports::In
                        sent.lock_timeout == scope.lock_timeout && sent.idle_timeout == scope.idle_timeout &&
                        entry.id == entries.front().id && entry.offset == entries.front().offset &&
                        entry.fingerprint == entries.front().fingerprint;
-  if (!is_same) return std::nullopt;
+  if (!is_same || std::chrono::steady_clock::now() - *next_->sent > kOldest) return std::nullopt;
   next_.reset();
   try {
     loan_->connection.patience(answer_within(shared_->settings, scope.lock_timeout));
@@ -49,11 +72,16 @@ std::optional<std::vector<ports::Admission>> Session::begin_next(const ports::In
     close();
     if (lost.unanswered) throw_lost(lost);
     shared_->handlers.renew();
-    return std::nullopt;  // nothing was done
-  } catch (...) {
-    rollback();
+  } catch (const Fenced&) {
+    abandon();
     throw;
+  } catch (const StoreBusy&) {
+    abandon();
+    throw;
+  } catch (const Error&) {
+    abandon();  // BEGIN does not take over what a trigger has made of the transaction before, such as read-only
   }
+  return std::nullopt;  // nothing was done
 }
 
 }  // namespace turnstile::postgres

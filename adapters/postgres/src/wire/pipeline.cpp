@@ -1,5 +1,6 @@
 #include "wire/pipeline.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "turnstile/error.hpp"
@@ -44,6 +45,7 @@ void Pipeline::add(std::string_view sql, Owner owner, Keep keep, Author author) 
   statement.owner = owner;
   statement.keep = keep;
   statement.author = author;
+  statement.transaction = transaction_;
   statement.prepared = find_prepared(sql, {queued_arguments_});
   statement.sql = sql_.size();
   if (!statement.prepared || statement.prepared->state == Prepared::State::unknown) sql_.append(sql).push_back('\0');
@@ -98,14 +100,15 @@ void Pipeline::send(const Unsent& statement) {
     if (prepared->state == Prepared::State::unknown) {
       sent_or_fail(PQsendPrepare(connection, prepared->name.c_str(), sql, arguments.count, arguments.types));
       prepared->state = Prepared::State::sent;
-      prepared->transaction = transaction_;
-      awaited_.push_back({Awaited::Kind::parse, false, statement.author, statement.owner, prepared, transaction_});
+      prepared->transaction = statement.transaction;
+      awaited_.push_back(
+          {Awaited::Kind::parse, false, statement.author, statement.owner, prepared, statement.transaction});
     }
     sent_or_fail(PQsendQueryPrepared(connection, prepared->name.c_str(), arguments.count, arguments.values,
                                      arguments.lengths, arguments.formats, format));
   }
-  awaited_.push_back(
-      {Awaited::Kind::run, statement.keep != Keep::nothing, statement.author, statement.owner, prepared, transaction_});
+  awaited_.push_back({Awaited::Kind::run, statement.keep != Keep::nothing, statement.author, statement.owner, prepared,
+                      statement.transaction});
 }
 
 void Pipeline::send_chunk() {
@@ -138,19 +141,30 @@ void Pipeline::drop_unsent() noexcept {
   queued_arguments_ = 0;
 }
 
-void Pipeline::finish(Answers& answers) {
-  send_chunk();
-  read(awaited_.size(), answers);
+std::size_t Pipeline::unread() const noexcept {
+  const auto runs = std::count_if(awaited_.begin(), awaited_.end(),
+                                  [](const Awaited& awaited) { return awaited.kind == Awaited::Kind::run; });
+  return static_cast<std::size_t>(runs) + unsent_.size();
 }
 
-void Pipeline::read(std::size_t count, Answers& answers) {
-  for (; count > 0; --count) {
-    read_one(awaited_.front(), answers);
+void Pipeline::finish(Answers& answers) {
+  send_chunk();
+  while (!awaited_.empty()) {
+    read(awaited_.front(), answers);
     awaited_.pop_front();
   }
 }
 
-void Pipeline::read_one(const Awaited& awaited, Answers& answers) {
+void Pipeline::finish_first(std::size_t statements, Answers& answers) {
+  send_chunk();
+  while (statements > 0) {
+    if (awaited_.front().kind == Awaited::Kind::run) --statements;
+    read(awaited_.front(), answers);
+    awaited_.pop_front();
+  }
+}
+
+void Pipeline::read(const Awaited& awaited, Answers& answers) {
   Result result = connection_.next_result();
   if (!result) connection_.fail();
   const auto status = PQresultStatus(result.get());

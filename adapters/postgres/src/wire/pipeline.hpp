@@ -62,12 +62,12 @@ class Pipeline {
   /// Sends everything, and reads all pending results. Throws ConnectionLost; `answers` then contains the earlier
   /// results.
   void finish(Answers& answers);
+  /// How many statements were added whose results are not read yet.
+  [[nodiscard]] std::size_t unread() const noexcept;
+  /// Sends everything, and reads the results of the first `statements` only. Throws as finish().
+  void finish_first(std::size_t statements, Answers& answers);
   /// Sends everything, and reads nothing. Throws ConnectionLost.
   void send_all() { send_chunk(); }
-  /// How many results of what was sent are not read yet.
-  [[nodiscard]] std::size_t pending() const noexcept { return awaited_.size(); }
-  /// Reads the next `count` of them. Throws as finish().
-  void read(std::size_t count, Answers& answers);
   /// A place in the queue.
   struct Mark {
     std::uint64_t sent = 0;
@@ -105,6 +105,7 @@ class Pipeline {
     Owner owner = kCaller;
     Keep keep = Keep::nothing;
     Author author = Author::framework;
+    std::uint64_t transaction = 0;
   };
   struct Awaited {
     enum class Kind : std::uint8_t { parse, run, sync } kind;
@@ -119,7 +120,7 @@ class Pipeline {
   void send(const Unsent& statement);
   void sent_or_fail(int ok);
   Prepared* find_prepared(std::string_view sql, ArgumentBlock::Mark from);
-  void read_one(const Awaited& awaited, Answers& answers);
+  void read(const Awaited& awaited, Answers& answers);
   void note_failure(const Awaited& awaited, const PGresult* result, Answers& answers);
 
   Connection& connection_;

@@ -122,9 +122,9 @@ class InboxSession {
   /// the id of a deferred message is stored already, that one stays as it is. When a message is settled, the next stored
   /// messages of its key are due.
   virtual void write_retries(const RetryChanges& changes) = 0;
-  /// A hint, given in an open transaction: begin() with the same arguments follows its commit(). A session may send both
-  /// together. If something else follows, what was sent ahead is rolled back; until then it may keep its ids locked. Never
-  /// throws, and changes nothing else. `entries` are not used after the call.
+  /// A hint, given in an open transaction: begin() with the same arguments follows its commit() or rollback(). A session
+  /// may send both together. If something else follows, what was sent ahead is rolled back; until then it may keep its ids
+  /// locked. Never throws, and changes nothing else. `entries` are not used after the call.
   virtual void announce(const InboxScope& scope, std::span<const InboxEntry> entries) noexcept {
     static_cast<void>(scope);
     static_cast<void>(entries);
