@@ -195,6 +195,22 @@ CREATE TRIGGER mischief AFTER INSERT ON effect FOR EACH ROW EXECUTE FUNCTION mis
   EXPECT_EQ(ids(), "4");
 }
 
+/// The error of COMMIT AND CHAIN outside a transaction stops the consumer; a trigger's is a failure of the message.
+TEST_F(PostgresAnnounced, is_not_stopped_by_a_trigger_that_claims_there_is_no_transaction) {
+  sql().exec(R"(
+CREATE FUNCTION mischief() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN RAISE EXCEPTION 'mischief' USING ERRCODE = '25P01'; END $$;
+CREATE CONSTRAINT TRIGGER mischief AFTER INSERT ON effect DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+EXECUTE FUNCTION mischief())");
+  take_in("a");
+  tx().exec("INSERT INTO effect (what) VALUES ('a')");
+  announce("b");
+  EXPECT_EQ(sqlstate_of([&] { session_->commit(); }), "25P01");
+  take_in("b");
+  session_->commit();
+  EXPECT_EQ(ids(), "3");
+}
+
 TEST_F(PostgresAnnounced, begins_with_the_rollback_of_a_duplicate) {
   take_in("a");
   session_->commit();

@@ -379,8 +379,9 @@ void Session::commit() {
     throw CommitInDoubt("lost the connection to PostgreSQL between COMMIT and its answer: " +
                         describe(lost.last_words));
   }
-  // Only COMMIT AND CHAIN fails if no transaction is open.
-  if (answers.failure && answers.failure->error.sqlstate == kNoTransaction) throw_ended();
+  // Only COMMIT AND CHAIN fails if no transaction is open. A trigger that raises the same error has a context.
+  if (answers.failure && answers.failure->error.sqlstate == kNoTransaction && answers.failure->error.context.empty())
+    throw_ended();
   if (answers.failure && answers.failure->owner != kReset) {
     const Failure failure = *answers.failure;
     // No other statement here has both this owner and this author.
