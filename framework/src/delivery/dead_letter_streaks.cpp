@@ -74,6 +74,10 @@ std::string remedy_for(DeadReason reason, const TopicPlan& plan, bool rows) {
            " names a value that several messages share, or a producer uses ids twice" + restart;
   if (reason == DeadReason::outside_window)
     return "raise request_window (" + std::to_string(plan.request_window) + ") in " + section + restart;
+  if (reason == DeadReason::unreadable)
+    return "find the producer that writes headers which no client can read, and repair it. Nothing in the consumer is "
+           "wrong; stop_after_dead = 0 in " +
+           section + " lets it go past such records" + restart;
   if (reason == DeadReason::no_session || reason == DeadReason::forged)
     return "check its producers: their sessions must be in the consumers' database, and their messages signed for this topic" +
            restart;

@@ -170,6 +170,8 @@ void Verdicts::dead_letter(UnitItem& item, const DeadLetter& letter) {
       const auto kept =
           services.dead_letters->keep(item.message(), item.id, place, plan, unit_.topic().handler, letter, item.back);
       unit_.memory().drop_pending(place, item.message());
+      // A record that is read again is no news.
+      if (kept == DeadLetters::Kept::before) unit_.memory().streaks().take_back(place, letter.reason);
       item.verdict.kind = Verdict::Kind::settled;
       ++unit_.result().counts.dead;
       if (kept == DeadLetters::Kept::parked || kept == DeadLetters::Kept::went_round) ++unit_.result().counts.parked;
