@@ -206,6 +206,15 @@ EXECUTE FUNCTION mischief())");
   tx().exec("INSERT INTO effect (what) VALUES ('a')");
   announce("b");
   EXPECT_EQ(sqlstate_of([&] { session_->commit(); }), "25P01");
+  take_in("a");
+  session_->at_message(0);
+  sql().exec("ALTER TABLE effect DISABLE TRIGGER mischief");
+  sql().exec(R"(
+CREATE FUNCTION raise() RETURNS integer LANGUAGE plpgsql AS $$
+BEGIN RAISE EXCEPTION 'mischief' USING ERRCODE = '25P01'; END $$)");
+  tx().defer("INSERT INTO effect (what) SELECT 'x' WHERE 1 = raise()");
+  announce("b");
+  EXPECT_EQ(sqlstate_of([&] { session_->commit(); }), "25P01");
   take_in("b");
   session_->commit();
   EXPECT_EQ(ids(), "3");
@@ -221,6 +230,28 @@ TEST_F(PostgresAnnounced, begins_with_the_rollback_of_a_duplicate) {
   EXPECT_EQ(take_in("b"), ports::Admission::fresh);
   session_->commit();
   EXPECT_EQ(ids(), "4");
+}
+
+/// The connection drops its prepared statements when it has 256, and the statements of the one before it use them still.
+TEST_F(PostgresAnnounced, comes_when_the_connection_has_as_many_prepared_statements_as_it_keeps) {
+  for (int count = 244; count <= 256; ++count) {
+    session_ = nullptr;
+    open(schema_->settings());
+    const std::string of = std::to_string(count);
+    for (const char* first : {"first ", "second "}) {
+      take_in(first + of);
+      session_->commit();
+    }
+    take_in("a" + of);
+    session_->at_message(0);
+    for (int i = 0; i < count; ++i)
+      tx().defer("INSERT INTO effect VALUES (1000 * " + of + " + " + std::to_string(i) + ", $1)", of);
+    announce("b" + of);
+    session_->commit();
+    EXPECT_EQ(take_in("b" + of), ports::Admission::fresh) << count;
+    session_->commit();
+    EXPECT_EQ(sql().one("SELECT count(*) FROM effect WHERE what = '" + of + "'"), of);
+  }
 }
 
 TEST_F(PostgresAnnounced, has_the_timeouts_of_its_handler) {

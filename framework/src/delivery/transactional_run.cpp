@@ -18,6 +18,8 @@ using Kind = Failure::Kind;
 /// connection, during the message's statements or the commit. Waiting does not help a handler that blocks itself with
 /// its own locks, or that crashes the server's process. In an outage begin() fails, and that is not counted.
 constexpr int kMostBusy = 10;
+/// After this time a unit starts no further transaction. As the scheduler's kTransactionNs.
+constexpr std::chrono::milliseconds kUnitTime{50};
 
 bool is_lost(ports::Standing standing) {
   return standing == ports::Standing::lost || standing == ports::Standing::lost_unseen;
@@ -63,8 +65,21 @@ void TransactionalRun::run_apart(Items items) {
     if (alone) parts_.emplace_back();
   }
   std::erase_if(parts_, [](const Items& part) { return part.empty(); });
-  run_isolating(unit_, verdicts_, parts_, [this](const Items& some) { return attempt(some); });
-  session().rollback();  // what was announced, if it did not run
+  since_ = std::chrono::steady_clock::now();
+  struct Ended {  // what was announced does not stay open, whatever comes
+    ports::InboxSession& session;
+    ~Ended() { session.rollback(); }
+  } const ended{session()};
+  run_isolating(unit_, verdicts_, parts_, [this](const Items& some) {
+    return is_late(some) ? std::optional(Failure{.kind = Kind::cancelled}) : attempt(some);
+  });
+}
+
+/// The handlers were quick when the unit was made, and may have become slow: a rebalance, the end of the process and the
+/// results of the messages before would wait for all of them.
+bool TransactionalRun::is_late(const Items& items) const {
+  return items != parts_.front() && std::find(parts_.begin(), parts_.end(), items) != parts_.end() &&
+         std::chrono::steady_clock::now() - since_ > kUnitTime;
 }
 
 /// A single message: more of them share a transaction to save round trips. What comes next must not depend on how this
@@ -73,7 +88,7 @@ void TransactionalRun::announce_next(const Items& items) {
   const auto part = std::find(parts_.begin(), parts_.end(), items);
   if (part == parts_.end() || part + 1 == parts_.end() || (part + 1)->size() != 1) return;
   const Items& next = *(part + 1);
-  if (next.front()->back || unit_.is_over()) return;
+  if (next.front()->back || unit_.is_over() || is_late(next)) return;
   const bool skips = unit_.plan().duplicates == DuplicatePolicy::skip;
   const bool is_certain = std::all_of(items.begin(), items.end(), [&](const UnitItem* item) {
     const bool ends_well =

@@ -2,6 +2,7 @@
 // Modes transactional, by_offset and numbered. One transaction contains the ids of a batch, the effects of its handlers
 // and the commit.
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -56,6 +57,8 @@ class TransactionalRun {
   [[nodiscard]] Verdicts& verdicts() noexcept { return verdicts_; }
 
  private:
+  /// Whether these items start another transaction of the unit after its target time.
+  [[nodiscard]] bool is_late(const Items& items) const;
   /// Tells the session which transaction follows the one of these items, if that is certain enough.
   void announce_next(const Items& items);
   /// Runs the items in one transaction. After success they have their verdicts.
@@ -76,6 +79,7 @@ class TransactionalRun {
   Verdicts verdicts_;
   StoredRetries retries_;
   std::vector<Items> parts_;  // the transactions of the unit, if none fails
+  std::chrono::steady_clock::time_point since_;
   // Of the last attempt:
   Items fresh_;
   bool must_commit_ = false;

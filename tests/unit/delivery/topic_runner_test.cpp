@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <thread>
 
 #include "engine/lane.hpp"
 #include "tests/support/forwarding_session.hpp"
@@ -312,6 +313,46 @@ TEST(TopicRunner, sends_the_start_of_each_transaction_of_one_message_ahead) {
   EXPECT_EQ(session.used, 5) << "all but the first one";
   EXPECT_FALSE(session.holds_locks());
   EXPECT_EQ(world.inbox->committed().size(), 5U);
+}
+
+/// A rebalance and the end of the process wait for what a unit has started.
+TEST(TopicRunner, starts_no_further_transaction_of_a_unit_that_takes_long) {
+  TopicSettings settings;
+  settings.batch = 1;
+  int runs = 0;
+  RunnerFixture world(settings, [&](const Message& message, Context& context) {
+    if (++runs == 2) std::this_thread::sleep_for(std::chrono::milliseconds(60));  // a slow handler
+    context.tx().exec(kInsert, message.text());
+  });
+  OneBlock block({{0}, {1}, {2}, {3}});
+  std::vector<Work> works;
+  for (const Message& message : block.messages()) works.push_back({&message, works.size(), 1});
+  SendingAhead session(world.inbox->open_session());
+  RunState watch;
+  const auto result = world.runner->run(works, world.place, &session, watch);
+  EXPECT_EQ(runs, 2);
+  EXPECT_EQ(session.used, 1) << "nothing is announced that does not run";
+  EXPECT_FALSE(session.holds_locks());
+  EXPECT_EQ(world.inbox->committed().size(), 2U);
+  EXPECT_EQ(result.verdicts[1].kind, Verdict::Kind::settled);
+  EXPECT_EQ(result.verdicts[2].kind, Verdict::Kind::put_back);
+}
+
+/// A range is read again after a rewind, or after the death of a process.
+TEST(TopicRunner, dead_letters_that_come_again_do_not_stop_the_partition) {
+  std::vector<Planned> plan;
+  for (int i = 0; i < 6; ++i) {
+    plan.push_back({2 * i, 0, Act::no_id});
+    plan.push_back({2 * i + 1});
+  }
+  TopicSettings settings;
+  settings.stop_after_dead = 3;
+  RunnerFixture world(settings, handler_of(plan, false));
+  ASSERT_TRUE(drive(world, plan, Order::partition, 2));
+  ASSERT_EQ(world.inbox->dead().size(), 6U);
+  EXPECT_TRUE(drive(world, plan, Order::partition, 12));
+  EXPECT_EQ(world.inbox->dead().size(), 6U);
+  EXPECT_EQ(world.broker.records("t.dlq").size(), 6U);
 }
 
 /// What was sent for the next message must not keep its id locked until this worker finds something to do.

@@ -336,7 +336,7 @@ void Session::commit() {
   first_failure_.reset();
   Pipeline& pipeline = loan_->pipeline;
   Answers answers;
-  bool asked = false;
+  bool asked = false, chains = false;
   // COMMIT of an aborted transaction succeeds and returns ROLLBACK.
   const auto is_committed = [&] {
     return !answers.kept.empty() && std::strcmp(PQcmdStatus(answers.kept.front().get()), "COMMIT") == 0;
@@ -359,7 +359,7 @@ void Session::commit() {
     static_cast<void>(loan_->connection.ended_nothing());  // only the answer to COMMIT counts
     static_cast<void>(loan_->connection.unreplicated());
     // If COMMIT is refused (a deferred constraint), the handlers' statements are the reason.
-    const bool chains = may_chain();
+    chains = may_chain();
     pipeline.add(chains ? "COMMIT AND CHAIN" : "COMMIT", kCaller, Pipeline::Keep::text, Author::handler);
     add_reset();
     add_own_timeouts();
@@ -380,7 +380,8 @@ void Session::commit() {
                         describe(lost.last_words));
   }
   // Only COMMIT AND CHAIN fails if no transaction is open. A trigger that raises the same error has a context.
-  if (answers.failure && answers.failure->error.sqlstate == kNoTransaction && answers.failure->error.context.empty())
+  if (chains && answers.failure && answers.failure->owner == kCaller && answers.failure->author == Author::handler &&
+      answers.failure->error.sqlstate == kNoTransaction && answers.failure->error.context.empty())
     throw_ended();
   if (answers.failure && answers.failure->owner != kReset) {
     const Failure failure = *answers.failure;

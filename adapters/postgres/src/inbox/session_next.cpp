@@ -61,13 +61,16 @@ std::optional<std::vector<ports::Admission>> Session::begin_next(const ports::In
                        sent.lock_timeout == scope.lock_timeout && sent.idle_timeout == scope.idle_timeout &&
                        entry.id == entries.front().id && entry.offset == entries.front().offset &&
                        entry.fingerprint == entries.front().fingerprint;
-  if (!is_same || std::chrono::steady_clock::now() - *next_->sent > kOldest) return std::nullopt;
+  if (!is_same) return std::nullopt;
+  const auto since = *next_->sent;
   next_.reset();
   try {
     loan_->connection.patience(answer_within(shared_->settings, scope.lock_timeout));
     auto admissions = answer_one(scope, entries);
     loan_->connection.patience(std::nullopt);
-    return admissions;
+    const bool is_fresh = admissions.front() == ports::Admission::fresh;
+    if (!is_fresh || std::chrono::steady_clock::now() - since <= kOldest) return admissions;
+    abandon();
   } catch (const ConnectionLost& lost) {
     close();
     if (lost.unanswered) throw_lost(lost);

@@ -73,7 +73,8 @@ Pipeline::Prepared* Pipeline::find_prepared(std::string_view sql, ArgumentBlock:
 
 void Pipeline::next_transaction() {
   ++transaction_;
-  if (!reset_prepared_) return;
+  // Statements of the transaction before it, which are sent or read later, refer to them.
+  if (!reset_prepared_ || !unsent_.empty() || !awaited_.empty()) return;
   reset_prepared_ = false;
   prepared_.clear();
   Unsent all;

@@ -83,7 +83,7 @@ class Pipeline {
 
   /// At the start of each transaction: drops the prepared statements if they are too many, or stale.
   void next_transaction();
-  /// Whether next_transaction() drops prepared statements, so that no results may be pending.
+  /// Whether next_transaction() drops prepared statements, unless statements of another transaction wait.
   [[nodiscard]] bool drops_prepared() const noexcept { return reset_prepared_; }
   void forget_prepared() noexcept { reset_prepared_ = true; }
   /// libpqxx uses the connection between two finish(): nothing is sent before finish().
