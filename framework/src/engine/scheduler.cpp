@@ -21,8 +21,7 @@ constexpr double kPlainNs = 1.5e6;
 /// gained by waiting for a second message: if the handler is slow, the next message of a key would wait for the others.
 constexpr std::size_t kFirstTransaction = 8;
 
-/// A unit of smaller transactions consists of several, so that each can start with the COMMIT before it. Another worker
-/// could run its messages at the same time, so that many must be waiting for each of them.
+/// A unit of smaller transactions consists of several, so that each can start with the COMMIT before it.
 constexpr std::size_t kChained = 16;
 
 /// Of handler_timeout: a unit that is made larger to spread its fixed costs may take so much, if it is one call.
@@ -55,11 +54,12 @@ void note_times(TopicState& topic, const std::vector<UnitResult>& results) {
 }
 
 /// How many messages the lane's next unit has if it consists of several transactions; 0: it is one. In the unit's target
-/// time, `fits` messages run.
-std::size_t chained(const LaneState& lane, double fits, std::size_t workers) {
+/// time, `fits` messages run. In other orders than "partition" other workers could run them meanwhile, and their
+/// transactions, which follow each other without a gap, would keep the row of the fence from whoever claims the partition.
+std::size_t chained(const LaneState& lane, double fits) {
   const TopicPlan& plan = lane.topic.runner.plan();
-  if (plan.mode != Mode::transactional || plan.batch >= kChained || lane.unit_most < plan.batch) return 0;
-  if (lane.lane.unsettled() - lane.lane.running() < kChained * workers) return 0;
+  const bool may_chain = plan.mode == Mode::transactional && plan.order == Order::partition && plan.batch < kChained;
+  if (!may_chain || lane.unit_most < plan.batch) return 0;
   return static_cast<std::size_t>(std::min(fits, static_cast<double>(kChained)));
 }
 
@@ -246,7 +246,7 @@ std::size_t Scheduler::unit_size(const LaneState& lane) const {
   const double target = is_plain ? kPlainNs : kTransactionNs;
   const double fits = target / topic.mean_ns;
   const std::size_t most = std::min(plan.batch, lane.unit_most);
-  if (fits >= static_cast<double>(plan.batch)) return std::max(most, chained(lane, fits, slots_.size()));
+  if (fits >= static_cast<double>(plan.batch)) return std::max(most, chained(lane, fits));
   const double longest = topic.runner.runs_one_at_a_time() ? std::numeric_limits<double>::infinity()
                                                            : kOfTimeout * nanoseconds(plan.handler_timeout);
   return std::min(topic.cost.size(fits, target, longest), most);

@@ -483,8 +483,8 @@ TEST_F(Sharing, a_lane_is_drained_when_the_shared_unit_has_ended) {
 /// The size of the next unit of a topic whose transactions have up to `batch` messages.
 class Chained : public ::testing::Test {
  protected:
-  std::size_t size(std::size_t batch, int waiting, double mean_ns = 1e5) {
-    const auto topic = transactional_topic(run_log_, nullptr, static_cast<int>(batch));
+  std::size_t size(std::size_t batch, int waiting, double mean_ns = 1e5, Order order = Order::partition) {
+    const auto topic = transactional_topic(run_log_, nullptr, static_cast<int>(batch), order);
     topic->mean_ns = mean_ns;
     return size(*topic, waiting);
   }
@@ -515,10 +515,12 @@ TEST_F(Chained, small_transactions_run_several_in_a_unit) {
   EXPECT_EQ(size(20, 100), 20U);
 }
 
-/// Another worker can run what waits.
-TEST_F(Chained, not_if_too_few_messages_wait_for_all_workers) {
-  EXPECT_EQ(size(1, 31), 1U);
-  EXPECT_EQ(size(1, 32), 16U);
+TEST_F(Chained, has_what_waits) { EXPECT_EQ(size(1, 3), 3U); }
+
+/// Other workers can run what waits.
+TEST_F(Chained, other_orders_have_a_unit_for_each_transaction) {
+  EXPECT_EQ(size(1, 100, 1e5, Order::key), 1U);
+  EXPECT_EQ(size(3, 100, 1e5, Order::none), 3U);
 }
 
 TEST_F(Chained, only_as_many_as_a_unit_may_take_time) {
@@ -528,7 +530,7 @@ TEST_F(Chained, only_as_many_as_a_unit_may_take_time) {
 }
 
 TEST_F(Chained, after_a_failure_a_lane_starts_small) {
-  const auto topic = transactional_topic(run_log_, nullptr, 4);
+  const auto topic = transactional_topic(run_log_, nullptr, 4, Order::partition);
   topic->mean_ns = 1e5;
   EXPECT_EQ(size(*topic, 100, 1), 1U);
   EXPECT_EQ(size(*topic, 100, 4), 16U);
