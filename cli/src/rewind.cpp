@@ -326,7 +326,7 @@ class Rewinder {
     line(counted.over, "came back for a later attempt that is over, and are skipped");
     line(counted.in_doubt, "are parked or in doubt: see turnstile inbox inspect");
     line(counted.stay_dead, "stay dead letters, and do not run");
-    line(counted.without_id, "have no id, and become dead letters (missing_id)");
+    line(counted.without_id, "have no id that can be read, and become dead letters (missing_id or unreadable)");
     line(counted.for_another, "were replayed for another handler, and are skipped");
   }
 

@@ -5,9 +5,11 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <stop_token>
+#include <utility>
 
 #include "turnstile/message.hpp"
 #include "turnstile/ports/limiter.hpp"
@@ -43,7 +45,13 @@ class RunState {
     timed_out_.store(false, std::memory_order_relaxed);
     permit_ = nullptr;
     way_ = {};
+    go_on_ = nullptr;
   }
+  /// Worker: what is told and asked before each further transaction of the unit. `settled`: how many of its first messages
+  /// are. It returns false if no other transaction should start.
+  using GoOn = std::function<bool(std::size_t settled)>;
+  void between(GoOn go_on) { go_on_ = std::move(go_on); }
+  [[nodiscard]] bool may_go_on(std::size_t settled) const { return !go_on_ || go_on_(settled); }
   /// Worker: the unit runs under this permit until reset(). The permit lives at least that long.
   void under(const Permit& permit) noexcept { permit_ = permit ? &permit : nullptr; }
   /// Worker: how the unit came to it, for its traces.
@@ -97,6 +105,7 @@ class RunState {
   std::stop_source source_;
   const Permit* permit_ = nullptr;  ///< used by the worker only
   Way way_;                         ///< used by the worker only
+  GoOn go_on_;                      ///< used by the worker only
 };
 
 }  // namespace turnstile::detail

@@ -71,8 +71,18 @@ void TransactionalRun::run_apart(Items items) {
     ~Ended() { session.rollback(); }
   } const ended{session()};
   run_isolating(unit_, verdicts_, parts_, [this](const Items& some) {
-    return is_late(some) ? std::optional(Failure{.kind = Kind::cancelled}) : attempt(some);
+    return may_go_on(some) ? attempt(some) : std::optional(Failure{.kind = Kind::cancelled});
   });
+}
+
+/// A rebalance or a pause may have begun since the unit was handed out, or the log may have been cut off.
+bool TransactionalRun::may_go_on(const Items& items) const {
+  if (is_late(items)) return false;
+  if (items == parts_.front()) return true;
+  const auto& all = unit_.items();
+  const auto first = std::find_if(all.begin(), all.end(),
+                                  [](const UnitItem& item) { return item.verdict.kind != Verdict::Kind::settled; });
+  return unit_.watch().may_go_on(static_cast<std::size_t>(first - all.begin()));
 }
 
 /// The handlers were quick when the unit was made, and may have become slow: a rebalance, the end of the process and the

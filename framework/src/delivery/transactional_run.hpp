@@ -59,6 +59,7 @@ class TransactionalRun {
  private:
   /// Whether these items start another transaction of the unit after its target time.
   [[nodiscard]] bool is_late(const Items& items) const;
+  [[nodiscard]] bool may_go_on(const Items& items) const;
   /// Tells the session which transaction follows the one of these items, if that is certain enough.
   void announce_next(const Items& items);
   /// Runs the items in one transaction. After success they have their verdicts.

@@ -298,9 +298,11 @@ void Scheduler::finish(LaneUnit& unit, std::vector<UnitResult> results, WorkerSl
     if (unit.looks_up) {
       apply_look_up(unit, results.front());
     } else {
-      apply(*unit.lane, unit.works, results.front(), now);
+      const std::span<const Work> works(unit.works);
+      const std::span<const Verdict> verdicts(results.front().verdicts);
+      apply(*unit.lane, works.subspan(unit.settled), verdicts.subspan(unit.settled), results.front(), now);
       for (std::size_t k = 0; k < unit.others.size(); ++k)
-        apply(*unit.others[k].lane, unit.others[k].works, results[k + 1], now);
+        apply(*unit.others[k].lane, unit.others[k].works, results[k + 1].verdicts, results[k + 1], now);
       note_times(topic, results);
     }
     if (std::exchange(unit.probes, false)) {
@@ -332,9 +334,18 @@ void Scheduler::apply_look_up(LaneUnit& unit, UnitResult& result) {
   }
 }
 
-void Scheduler::apply(LaneState& lane, const std::vector<Work>& works, const UnitResult& result, SteadyTime now) {
+bool Scheduler::go_on(LaneUnit& unit, std::size_t settled) {
+  const std::lock_guard lock(mutex_);
+  // In other orders another worker that ends its unit may free the messages, to which this unit still refers.
+  const bool is_only_unit = unit.lane->topic.runner.plan().order == Order::partition;
+  for (; is_only_unit && unit.settled < settled; ++unit.settled) unit.lane->lane.settle(unit.works[unit.settled]);
+  return unit.lane->may_start() && !wants_quiet_ && !stopping_ && !broken_;
+}
+
+void Scheduler::apply(LaneState& lane, std::span<const Work> works, std::span<const Verdict> verdicts,
+                      const UnitResult& result, SteadyTime now) {
   for (std::size_t i = 0; i < works.size(); ++i) {
-    const Verdict& verdict = result.verdicts[i];
+    const Verdict& verdict = verdicts[i];
     switch (verdict.kind) {
       case Verdict::Kind::settled: lane.lane.settle(works[i]); break;
       case Verdict::Kind::put_back: lane.lane.put_back(works[i]); break;

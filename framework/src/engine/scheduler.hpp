@@ -56,17 +56,17 @@ class Scheduler {
   void close(std::span<const LanePtr> lanes);
   /// Ends the workers permanently.
   void stop();
-  /// See IdleWorkers. Call it before there are workers.
-  void receive(std::shared_ptr<ports::Arrivals> arrivals, std::function<void()> feed);
+  void receive(std::shared_ptr<ports::Arrivals> arrivals, std::function<void()> feed);  ///< before there are workers
   /// Why the consumer must stop: a handler has ended the transaction of its batch. Nothing starts any more.
   [[nodiscard]] std::optional<std::string> broken() const;
   // --- workers
-  /// A worker's slot. It lives as long as the scheduler.
-  WorkerSlot& add_worker();
+  WorkerSlot& add_worker();  ///< it lives as long as the scheduler
   /// Waits for the next unit of work. False: the worker must end.
   bool next(LaneUnit& unit, WorkerSlot& slot);
   /// `results`: of the unit's own lane, and of the others, in their order.
   void finish(LaneUnit& unit, std::vector<UnitResult> results, WorkerSlot& slot);
+  /// Between two transactions of a unit: its first `settled` messages are. False: no other one should start.
+  bool go_on(LaneUnit& unit, std::size_t settled);
   // --- keeper
   [[nodiscard]] std::vector<WorkerAtWork> running();
   /// Call it often: returns permits for which no worker became free.
@@ -74,8 +74,7 @@ class Scheduler {
   /// The store answered, or failed, in a call outside of the workers.
   void store_answered();
   void store_failed(const std::string& why);
-  /// As far as known.
-  [[nodiscard]] bool store_available() const;
+  [[nodiscard]] bool store_available() const;  ///< as far as known
   /// What is paused from now on. `breaks`: the circuit breaker of a handler has changed, too.
   void set_pauses(Pauses pauses, bool breaks = false);
   /// When the store became available (true) or unavailable, since the last call. Tell observers without the lock.
@@ -118,7 +117,8 @@ class Scheduler {
   std::size_t unit_size(const LaneState& lane) const;
   [[nodiscard]] SteadyTime next_event(SteadyTime now) const;
   void apply_look_up(LaneUnit& unit, UnitResult& result);
-  void apply(LaneState& lane, const std::vector<Work>& works, const UnitResult& result, SteadyTime now);
+  void apply(LaneState& lane, std::span<const Work> works, std::span<const Verdict> verdicts, const UnitResult& result,
+             SteadyTime now);
   void note_store(const UnitResult& result, SteadyTime began, SteadyTime now, const TopicState& topic);
   void store_changed(bool available, const std::string& why);
 

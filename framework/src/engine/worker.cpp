@@ -38,6 +38,7 @@ void work(Scheduler& scheduler, WorkerSlot& slot, ports::Store* store) {
       const std::stop_callback on_lost_permit(unit.permit.lost(), [&slot] { slot.watch.cancel().request_stop(); });
       slot.watch.under(unit.permit);
       slot.watch.came({unit.waited, unit.received_at});
+      if (unit.others.empty()) slot.watch.between([&](std::size_t settled) { return scheduler.go_on(unit, settled); });
       if (unit.waited) topic.tell_of_permit(*unit.waited);
       if (topic.needs_store() && !session) session = store->open_session();
       if (!unit.others.empty()) results = run_shared(unit, session.get(), slot.watch);

@@ -29,6 +29,7 @@ struct LaneUnit {
   LanePtr lane;
   std::vector<Work> works;
   std::vector<LaneWork> others;
+  std::size_t settled = 0;  ///< how many of the first works are settled already, while it runs
   Permit permit;
   std::optional<std::chrono::nanoseconds> waited{};  ///< for the permit, if it was not there at once
   std::optional<SteadyTime> received_at{};           ///< when its first message arrived; only for traces

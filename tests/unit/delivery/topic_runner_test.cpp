@@ -338,6 +338,29 @@ TEST(TopicRunner, starts_no_further_transaction_of_a_unit_that_takes_long) {
   EXPECT_EQ(result.verdicts[2].kind, Verdict::Kind::put_back);
 }
 
+TEST(TopicRunner, asks_before_each_further_transaction_of_a_unit) {
+  TopicSettings settings;
+  settings.batch = 1;
+  const std::vector<Planned> plan = {{0}, {1}, {2}, {3}};
+  RunnerFixture world(settings, handler_of(plan, false));
+  OneBlock block(plan);
+  std::vector<Work> works;
+  for (const Message& message : block.messages()) works.push_back({&message, works.size(), 1});
+  SendingAhead session(world.inbox->open_session());
+  RunState watch;
+  std::vector<std::size_t> told;
+  watch.between([&](std::size_t settled) {
+    told.push_back(settled);
+    return settled < 2;
+  });
+  const auto result = world.runner->run(works, world.place, &session, watch);
+  EXPECT_EQ(told, (std::vector<std::size_t>{1, 2}));
+  EXPECT_FALSE(session.holds_locks());
+  EXPECT_EQ(world.inbox->committed().size(), 2U);
+  EXPECT_EQ(result.verdicts[1].kind, Verdict::Kind::settled);
+  EXPECT_EQ(result.verdicts[2].kind, Verdict::Kind::put_back);
+}
+
 /// A range is read again after a rewind, or after the death of a process.
 TEST(TopicRunner, dead_letters_that_come_again_do_not_stop_the_partition) {
   std::vector<Planned> plan;

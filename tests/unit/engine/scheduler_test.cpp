@@ -536,6 +536,32 @@ TEST_F(Chained, after_a_failure_a_lane_starts_small) {
   EXPECT_EQ(size(*topic, 100, 4), 16U);
 }
 
+/// A later message of the unit may take long: what is done shows in the position, and nothing new starts in a rebalance.
+TEST_F(Chained, what_is_done_is_known_between_the_transactions_of_a_unit) {
+  const auto topic = transactional_topic(run_log_, nullptr, 1, Order::partition);
+  topic->mean_ns = 1e5;
+  Scheduler scheduler(Window{}, run_log_, [] {});
+  WorkerSlot& slot = scheduler.add_worker();
+  const auto lane = std::make_shared<LaneState>(*topic, OwnedPartition{.at = {"t", 0}, .fence = {}});
+  scheduler.open(lane);
+  scheduler.feed(*lane, block("t", 0, 5));
+  LaneUnit unit;
+  ASSERT_TRUE(scheduler.next(unit, slot));
+  ASSERT_EQ(unit.works.size(), 5U);
+  EXPECT_TRUE(scheduler.go_on(unit, 2));
+  EXPECT_EQ(lane->lane.position(), 2);
+  EXPECT_EQ(lane->lane.running(), 3U);
+  lane->phase = LaneState::Phase::draining;
+  EXPECT_FALSE(scheduler.go_on(unit, 3));
+  UnitResult result;
+  result.verdicts.assign(5, Verdict{.kind = Verdict::Kind::put_back});
+  for (std::size_t i = 0; i < 3; ++i) result.verdicts[i].kind = Verdict::Kind::settled;
+  scheduler.finish(unit, {result}, slot);
+  EXPECT_EQ(lane->lane.position(), 3);
+  EXPECT_EQ(lane->lane.running(), 0U);
+  EXPECT_EQ(lane->lane.unsettled(), 2U);
+}
+
 TEST_F(Chained, other_modes_have_no_transactions_to_chain) {
   TopicSettings settings;
   settings.batch = 1;
