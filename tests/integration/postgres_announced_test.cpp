@@ -42,6 +42,17 @@ class PostgresAnnounced : public PostgresTest {
       return true;
     }
   }
+  /// The message "a" is committed. Then "b", which was announced, waits for `other`, which has taken it in.
+  std::future<void> commit_before_one_that_waits_for(ports::InboxSession& other) {
+    const auto b = entry("b");
+    other.begin(scope(), {&b, 1});
+    take_in("a");
+    tx().exec("INSERT INTO effect (what) VALUES ('a')");
+    announce("b");
+    auto committing = std::async(std::launch::async, [&] { session_->commit(); });
+    EXPECT_TRUE(eventually([&] { return effects() == std::vector<std::string>{"a"}; }));
+    return committing;
+  }
 
   std::string pid_;  // of the session's server process
 };
@@ -77,13 +88,7 @@ TEST_F(PostgresAnnounced, gives_its_locks_back_with_a_rollback) {
 
 TEST_F(PostgresAnnounced, waits_for_another_that_stores_its_id_after_the_commit) {
   const auto other = store_->open_session();
-  const auto b = entry("b");
-  other->begin(scope(), {&b, 1});
-  take_in("a");
-  tx().exec("INSERT INTO effect (what) VALUES ('a')");
-  announce("b");
-  auto committing = std::async(std::launch::async, [&] { session_->commit(); });
-  EXPECT_TRUE(eventually([&] { return effects() == std::vector<std::string>{"a"}; }));
+  auto committing = commit_before_one_that_waits_for(*other);
   other->commit();
   committing.get();
   EXPECT_EQ(take_in("b"), ports::Admission::duplicate);
@@ -109,17 +114,10 @@ TEST_F(PostgresAnnounced, is_busy_if_the_other_one_does_not_end) {
   session_->commit();
 }
 
-/// The server has stored nothing of it, so a new connection runs it.
 /// A server that is shut down sends the answers that wait. The next transaction has stored nothing, so it begins anew.
 TEST_F(PostgresAnnounced, is_lost_alone_with_the_connection_on_which_it_waits) {
   const auto other = store_->open_session();
-  const auto b = entry("b");
-  other->begin(scope(), {&b, 1});
-  take_in("a");
-  tx().exec("INSERT INTO effect (what) VALUES ('a')");
-  announce("b");
-  auto committing = std::async(std::launch::async, [&] { session_->commit(); });
-  EXPECT_TRUE(eventually([&] { return effects() == std::vector<std::string>{"a"}; }));
+  auto committing = commit_before_one_that_waits_for(*other);
   sql().exec("SELECT pg_terminate_backend(" + pid_ + ", 5000)");
   EXPECT_NO_THROW(committing.get());
   other->rollback();

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <cstdlib>
 #include <span>
 
 #include "turnstile/error.hpp"
@@ -137,11 +136,12 @@ void check_guarantees(const Settings& s, Problems& problems) {
                                                       rd_kafka_version_str())});
 }
 
-std::int64_t number_of(const Conf& conf, const char* key) {
-  std::array<char, 32> value{};
+/// Empty: librdkafka has no such setting.
+std::string value_of(const Conf& conf, const std::string& key) {
+  std::array<char, 512> value{};
   auto size = value.size();
-  rd_kafka_conf_get(conf.get(), key, value.data(), &size);
-  return std::strtoll(value.data(), nullptr, 10);
+  if (rd_kafka_conf_get(conf.get(), key.c_str(), value.data(), &size) != RD_KAFKA_CONF_OK) return {};
+  return value.data();
 }
 
 bool applies(const Default& d, const Settings& s) {
@@ -163,11 +163,7 @@ std::string setting(const Settings& settings, const std::string& key, const std:
 }
 
 std::string effective(const Settings& settings, const std::string& key) {
-  const auto conf = make_conf(Role::consumer, settings);
-  std::array<char, 512> value{};
-  auto size = value.size();
-  if (rd_kafka_conf_get(conf.get(), key.c_str(), value.data(), &size) != RD_KAFKA_CONF_OK) return {};
-  return value.data();
+  return value_of(make_conf(Role::consumer, settings), key);
 }
 
 Conf make_conf(Role role, const Settings& settings, std::vector<KafkaProblem>& problems) {
@@ -200,8 +196,8 @@ void check_queue(const Settings& settings, Problems& problems) {
   if (!settings.contains("queue.buffering.max.kbytes")) return;
   Problems others;
   const Conf conf = make_conf(Role::producer, settings, others);
-  const std::int64_t largest = number_of(conf, "message.max.bytes"),
-                     room = number_of(conf, "queue.buffering.max.kbytes");
+  const std::int64_t largest = std::stoll(value_of(conf, "message.max.bytes"));
+  const std::int64_t room = std::stoll(value_of(conf, "queue.buffering.max.kbytes"));
   if (room * 1'024 >= largest) return;
   problems.push_back(
       {"queue.buffering.max.kbytes",

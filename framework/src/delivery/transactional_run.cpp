@@ -18,8 +18,6 @@ using Kind = Failure::Kind;
 /// connection, during the message's statements or the commit. Waiting does not help a handler that blocks itself with
 /// its own locks, or that crashes the server's process. In an outage begin() fails, and that is not counted.
 constexpr int kMostBusy = 10;
-/// After this time a unit starts no further transaction. As the scheduler's kTransactionNs.
-constexpr std::chrono::milliseconds kUnitTime{50};
 
 bool is_lost(ports::Standing standing) {
   return standing == ports::Standing::lost || standing == ports::Standing::lost_unseen;

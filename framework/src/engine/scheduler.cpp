@@ -12,9 +12,7 @@ namespace {
 
 using std::chrono::steady_clock;
 
-/// How long a unit should take. It is long enough to spread the cost of a commit (0.3 to 1 ms here) over many messages.
-/// It is short enough that a concurrent transaction with its ids waits only briefly (hazard: id-in-two-partitions).
-constexpr double kTransactionNs = 50e6;
+constexpr double kTransactionNs = std::chrono::duration<double, std::nano>(kUnitTime).count();
 /// Without a transaction, only the cost of the hand-over (a few microseconds) is spread.
 constexpr double kPlainNs = 1.5e6;
 /// The size of a topic's first transactions, when nothing is known of its handler. Without a transaction, nothing is
@@ -54,8 +52,8 @@ void note_times(TopicState& topic, const std::vector<UnitResult>& results) {
 }
 
 /// How many messages the lane's next unit has if it consists of several transactions; 0: it is one. In the unit's target
-/// time, `fits` messages run. In other orders than "partition" other workers could run them meanwhile, and their
-/// transactions, which follow each other without a gap, would keep the row of the fence from whoever claims the partition.
+/// time, `fits` messages run. In other orders than "partition", other workers could run them meanwhile. And the
+/// transactions of several workers would lock the fence's row without a gap, so a claim of the partition would wait.
 std::size_t chained(const LaneState& lane, double fits) {
   const TopicPlan& plan = lane.topic.runner.plan();
   const bool may_chain = plan.mode == Mode::transactional && plan.order == Order::partition && plan.batch < kChained;

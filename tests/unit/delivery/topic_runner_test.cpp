@@ -299,64 +299,64 @@ TEST(TopicRunner, no_transaction_has_more_messages_than_batch_says) {
   }
 }
 
-TEST(TopicRunner, sends_the_start_of_each_transaction_of_one_message_ahead) {
-  TopicSettings settings;
-  settings.batch = 1;
-  const std::vector<Planned> plan = {{0}, {1}, {2, 0, Act::deferred_effect}, {1}, {4}, {5}};
-  RunnerFixture world(settings, handler_of(plan, false));
-  OneBlock block(plan);
-  std::vector<Work> works;
-  for (const Message& message : block.messages()) works.push_back({&message, works.size(), 1});
-  SendingAhead session(world.inbox->open_session());
+/// A unit of messages that each have a transaction of their own.
+struct UnitOfSingles {
+  UnitOfSingles(const std::vector<Planned>& plan, Pipeline pipeline)
+      : block(plan), world(settings(), std::move(pipeline)), session(world.inbox->open_session()) {
+    for (const Message& message : block.messages()) works.push_back({&message, works.size(), 1});
+  }
+  static TopicSettings settings() {
+    TopicSettings settings;
+    settings.batch = 1;
+    return settings;
+  }
+  UnitResult run() { return world.runner->run(works, world.place, &session, watch); }
+  [[nodiscard]] std::size_t committed() const { return world.inbox->committed().size(); }
+
+  OneBlock block;
+  RunnerFixture world;
+  SendingAhead session;
   RunState watch;
-  static_cast<void>(world.runner->run(works, world.place, &session, watch));
-  EXPECT_EQ(session.used, 5) << "all but the first one";
-  EXPECT_FALSE(session.holds_locks());
-  EXPECT_EQ(world.inbox->committed().size(), 5U);
+  std::vector<Work> works;
+};
+
+TEST(TopicRunner, sends_the_start_of_each_transaction_of_one_message_ahead) {
+  const std::vector<Planned> plan = {{0}, {1}, {2, 0, Act::deferred_effect}, {1}, {4}, {5}};
+  UnitOfSingles unit(plan, handler_of(plan, false));
+  static_cast<void>(unit.run());
+  EXPECT_EQ(unit.session.used, 5) << "all but the first one";
+  EXPECT_FALSE(unit.session.holds_locks());
+  EXPECT_EQ(unit.committed(), 5U);
 }
 
 /// A rebalance and the end of the process wait for what a unit has started.
 TEST(TopicRunner, starts_no_further_transaction_of_a_unit_that_takes_long) {
-  TopicSettings settings;
-  settings.batch = 1;
   int runs = 0;
-  RunnerFixture world(settings, [&](const Message& message, Context& context) {
-    if (++runs == 2) std::this_thread::sleep_for(std::chrono::milliseconds(60));  // a slow handler
+  UnitOfSingles unit({{0}, {1}, {2}, {3}}, [&](const Message& message, Context& context) {
+    if (++runs == 2) std::this_thread::sleep_for(kUnitTime + std::chrono::milliseconds(10));  // a slow handler
     context.tx().exec(kInsert, message.text());
   });
-  OneBlock block({{0}, {1}, {2}, {3}});
-  std::vector<Work> works;
-  for (const Message& message : block.messages()) works.push_back({&message, works.size(), 1});
-  SendingAhead session(world.inbox->open_session());
-  RunState watch;
-  const auto result = world.runner->run(works, world.place, &session, watch);
+  const auto result = unit.run();
   EXPECT_EQ(runs, 2);
-  EXPECT_EQ(session.used, 1) << "nothing is announced that does not run";
-  EXPECT_FALSE(session.holds_locks());
-  EXPECT_EQ(world.inbox->committed().size(), 2U);
+  EXPECT_EQ(unit.session.used, 1) << "nothing is announced that does not run";
+  EXPECT_FALSE(unit.session.holds_locks());
+  EXPECT_EQ(unit.committed(), 2U);
   EXPECT_EQ(result.verdicts[1].kind, Verdict::Kind::settled);
   EXPECT_EQ(result.verdicts[2].kind, Verdict::Kind::put_back);
 }
 
 TEST(TopicRunner, asks_before_each_further_transaction_of_a_unit) {
-  TopicSettings settings;
-  settings.batch = 1;
   const std::vector<Planned> plan = {{0}, {1}, {2}, {3}};
-  RunnerFixture world(settings, handler_of(plan, false));
-  OneBlock block(plan);
-  std::vector<Work> works;
-  for (const Message& message : block.messages()) works.push_back({&message, works.size(), 1});
-  SendingAhead session(world.inbox->open_session());
-  RunState watch;
+  UnitOfSingles unit(plan, handler_of(plan, false));
   std::vector<std::size_t> told;
-  watch.between([&](std::size_t settled) {
+  unit.watch.between([&](std::size_t settled) {
     told.push_back(settled);
     return settled < 2;
   });
-  const auto result = world.runner->run(works, world.place, &session, watch);
+  const auto result = unit.run();
   EXPECT_EQ(told, (std::vector<std::size_t>{1, 2}));
-  EXPECT_FALSE(session.holds_locks());
-  EXPECT_EQ(world.inbox->committed().size(), 2U);
+  EXPECT_FALSE(unit.session.holds_locks());
+  EXPECT_EQ(unit.committed(), 2U);
   EXPECT_EQ(result.verdicts[1].kind, Verdict::Kind::settled);
   EXPECT_EQ(result.verdicts[2].kind, Verdict::Kind::put_back);
 }
@@ -380,22 +380,17 @@ TEST(TopicRunner, dead_letters_that_come_again_do_not_stop_the_partition) {
 
 /// What was sent for the next message must not keep its id locked until this worker finds something to do.
 TEST(TopicRunner, leaves_nothing_open_if_a_unit_is_cancelled_between_its_transactions) {
-  TopicSettings settings;
-  settings.batch = 1;
-  RunState watch;
   int runs = 0;
-  RunnerFixture world(settings, [&](const Message& message, Context& context) {
-    if (++runs == 2) watch.cancel().request_stop();
+  RunState* watch = nullptr;
+  UnitOfSingles unit({{0}, {1}, {2}}, [&](const Message& message, Context& context) {
+    if (++runs == 2) watch->cancel().request_stop();
     context.tx().exec(kInsert, message.text());
   });
-  OneBlock block({{0}, {1}, {2}});
-  std::vector<Work> works;
-  for (const Message& message : block.messages()) works.push_back({&message, works.size(), 1});
-  SendingAhead session(world.inbox->open_session());
-  const auto result = world.runner->run(works, world.place, &session, watch);
-  EXPECT_FALSE(session.holds_locks());
+  watch = &unit.watch;
+  const auto result = unit.run();
+  EXPECT_FALSE(unit.session.holds_locks());
   EXPECT_EQ(runs, 2);
-  EXPECT_EQ(world.inbox->committed().size(), 1U);
+  EXPECT_EQ(unit.committed(), 1U);
   EXPECT_EQ(result.verdicts[0].kind, Verdict::Kind::settled);
   EXPECT_EQ(result.verdicts[1].kind, Verdict::Kind::put_back);
   EXPECT_EQ(result.verdicts[2].kind, Verdict::Kind::put_back);

@@ -379,14 +379,12 @@ void Session::commit() {
     throw CommitInDoubt("lost the connection to PostgreSQL between COMMIT and its answer: " +
                         describe(lost.last_words));
   }
-  // Only COMMIT AND CHAIN fails if no transaction is open. A trigger that raises the same error has a context.
-  if (chains && answers.failure && answers.failure->owner == kCaller && answers.failure->author == Author::handler &&
-      answers.failure->error.sqlstate == kNoTransaction && answers.failure->error.context.empty())
-    throw_ended();
   if (answers.failure && answers.failure->owner != kReset) {
     const Failure failure = *answers.failure;
     // No other statement here has both this owner and this author.
     if (failure.owner == kCaller && failure.author == Author::handler) {
+      // Only COMMIT AND CHAIN fails if no transaction is open. A trigger that raises the same error has a context.
+      if (chains && failure.error.sqlstate == kNoTransaction && failure.error.context.empty()) throw_ended();
       abandon();
       throw_commit_failure(failure);
     }
