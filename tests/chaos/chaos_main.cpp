@@ -135,8 +135,8 @@ class ForgivingStore final : public test::ForwardingStore {
   using ForwardingStore::ForwardingStore;
   std::vector<ports::PartitionClaim> claim_partitions(const std::string& group,
                                                       std::span<const TopicPartition> partitions,
-                                                      std::chrono::milliseconds lock_timeout) override {
-    auto claims = ForwardingStore::claim_partitions(group, partitions, lock_timeout);
+                                                      const ports::ClaimWait& wait) override {
+    auto claims = ForwardingStore::claim_partitions(group, partitions, wait);
     for (auto& claim : claims) claim.is_clean = true;
     return claims;
   }

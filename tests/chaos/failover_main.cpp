@@ -114,8 +114,8 @@ class BlindStore final : public test::ForwardingStore {
   std::int64_t history() override { return 1; }
   std::vector<ports::PartitionClaim> claim_partitions(const std::string& group,
                                                       std::span<const TopicPartition> partitions,
-                                                      std::chrono::milliseconds lock_timeout) override {
-    auto claims = store_->partitions().claim_partitions(group, partitions, lock_timeout);
+                                                      const ports::ClaimWait& wait) override {
+    auto claims = store_->partitions().claim_partitions(group, partitions, wait);
     for (ports::PartitionClaim& claim : claims) claim.fence.history = 1;
     return claims;
   }

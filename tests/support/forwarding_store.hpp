@@ -34,8 +34,8 @@ class ForwardingStore : public ports::Store,
   std::int64_t history() override { return inner_->history(); }
   std::vector<ports::PartitionClaim> claim_partitions(const std::string& group,
                                                       std::span<const TopicPartition> partitions,
-                                                      std::chrono::milliseconds lock_timeout) override {
-    return inner_->partitions().claim_partitions(group, partitions, lock_timeout);
+                                                      const ports::ClaimWait& wait) override {
+    return inner_->partitions().claim_partitions(group, partitions, wait);
   }
   std::vector<ports::WatermarkState> advance_watermarks(std::span<const ports::WatermarkUpdate> updates) override {
     return inner_->partitions().advance_watermarks(updates);

@@ -67,8 +67,8 @@ class JournalledStore final : public ForwardingStore {
 
   std::vector<ports::PartitionClaim> claim_partitions(const std::string& group,
                                                       std::span<const TopicPartition> partitions,
-                                                      std::chrono::milliseconds lock_timeout) override {
-    auto claims = ForwardingStore::claim_partitions(group, partitions, lock_timeout);
+                                                      const ports::ClaimWait& wait) override {
+    auto claims = ForwardingStore::claim_partitions(group, partitions, wait);
     for (const auto& claim : claims) journal_.fenced(claim.at.partition, claim.fence.epoch.value);
     return claims;
   }

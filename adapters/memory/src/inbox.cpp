@@ -175,7 +175,7 @@ std::int64_t MemoryInbox::history() {
 
 std::vector<ports::PartitionClaim> MemoryInbox::claim_partitions(const std::string& group,
                                                                  std::span<const TopicPartition> partitions,
-                                                                 std::chrono::milliseconds lock_timeout) {
+                                                                 const ports::ClaimWait& wait) {
   std::unique_lock lock(state_->mutex);
   state_->require_available();
   std::vector<FenceRow*> rows;
@@ -191,7 +191,7 @@ std::vector<ports::PartitionClaim> MemoryInbox::claim_partitions(const std::stri
     rows.push_back(&found->second);
     claims.push_back({at, {found->first, {}}, {}, {}, 0});
   }
-  const bool free = state_->changed.wait_for(lock, lock_timeout, [&] {
+  const bool free = state_->changed.wait_for(lock, wait.lock_timeout, [&] {
     return std::all_of(rows.begin(), rows.end(), [](const FenceRow* row) { return row->sharers == 0; });
   });
   state_->require_available();

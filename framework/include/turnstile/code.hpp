@@ -38,6 +38,7 @@ enum class Code : std::uint8_t {
   pooler_incompatible,    ///< Prepared statements do not survive on a connection of a pooler.
   schema_newer,           ///< The schema has migrations that this build does not know.
   schema_outdated,        ///< The schema lacks tables or migrations that this build needs.
+  session_ended,          ///< A session was ended that stood still and kept a partition from its next owner.
   sql_error,              ///< PostgreSQL refused a statement of a handler, of the program, or of the command line.
   store_busy,    ///< A lock timeout, a deadlock, a serialization failure, or a connection that a statement lost.
   store_failed,  ///< PostgreSQL refuses a statement of Turnstile's own.

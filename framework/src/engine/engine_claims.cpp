@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "engine/claim_wait.hpp"
 #include "engine/engine.hpp"
 #include "engine/engine_shared.hpp"
 #include "engine/setup_checks.hpp"
@@ -107,8 +108,8 @@ std::vector<TopicPartitionOffset> Engine::claim(const std::vector<LanePtr>& lane
     tell_assigned(*lane, claim.fence.epoch);
   };
   try {
-    const auto claims =
-        store_->partitions().claim_partitions(settings_.group, partitions_of(lanes), settings_.lock_timeout);
+    const auto claims = store_->partitions().claim_partitions(settings_.group, partitions_of(lanes),
+                                                              claim_wait(settings_.lock_timeout, lanes, *run_log_));
     std::set<const TopicState*> topics;
     for (const auto& lane : lanes) {
       if (topics.insert(&lane->topic).second)
@@ -360,8 +361,8 @@ void Engine::watch_over(OwnedPartition& place, const OwnedPartition& before, con
 void Engine::guard(const std::vector<LanePtr>& lanes) {
   if (!store_ || lanes.empty()) return;
   try {
-    const auto claims =
-        store_->partitions().claim_partitions(settings_.group, partitions_of(lanes), settings_.lock_timeout);
+    const auto claims = store_->partitions().claim_partitions(settings_.group, partitions_of(lanes),
+                                                              claim_wait(settings_.lock_timeout, lanes, *run_log_));
     KafkaAnswers kafka(*consumer_, partitions_of(lanes), kBrokerWaitAgain);
     for (std::size_t i = 0; i < lanes.size(); ++i) {
       std::optional<Offset> start;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "engine/claim_wait.hpp"
 #include "engine/engine.hpp"
 #include "engine/engine_shared.hpp"
 #include "engine/kafka_pace.hpp"
@@ -264,7 +265,9 @@ Engine::Leaving Engine::own_to_leave(const LanePtr& lane, bool lost) {
   if (lost) throw Fenced("another member may have claimed it");  // a claim would fence that member
   // No process knows which claim of the partition is the newest: the answer to one may have been lost.
   const auto claim =
-      store_->partitions().claim_partitions(settings_.group, {&place.at, 1}, settings_.lock_timeout).front();
+      store_->partitions()
+          .claim_partitions(settings_.group, {&place.at, 1}, claim_wait(settings_.lock_timeout, {lane}, *run_log_))
+          .front();
   one.watermark = claim.watermark;
   // After a failover the store may have lost what took effect. And what took effect may belong to the log before: the
   // answer to begin_incarnation() can have been lost, too.

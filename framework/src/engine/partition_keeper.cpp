@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/claim_wait.hpp"
 #include "engine/holds.hpp"
 #include "engine/overdue.hpp"
 #include "turnstile/error.hpp"
@@ -240,14 +241,15 @@ void PartitionKeeper::claim_late(SteadyTime now) {
     if (!begin(lane)) continue;
     const End end{*this};
     try {
-      const auto claims =
-          store_->partitions().claim_partitions(settings_.group, {&lane->place.at, 1}, settings_.lock_timeout);
+      const auto claims = store_->partitions().claim_partitions(settings_.group, {&lane->place.at, 1},
+                                                                claim_wait(settings_.lock_timeout, {lane}, *run_log_));
       scheduler_.store_answered();
       // Until the engine has taken the claim: another claim would fence it.
       scheduler_.locked([&] { lane->claim_at = SteadyTime::max(); });
       calls_.claimed(lane, claims.front());
     } catch (const StoreBusy& e) {
-      // If it is the old owner's transaction, the server ends it within its idle timeout, unless it sends statements.
+      // If it is the old owner's transaction, the server ends it within its idle timeout, and the claim ends a session
+      // that stands still elsewhere.
       scheduler_.locked([&] { lane->unclaimed_why = e.what(); });
     } catch (const std::exception& e) {
       scheduler_.locked([&] { lane->unclaimed_why = e.what(); });

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/claim_wait.hpp"
 #include "engine/log_identity.hpp"
 #include "engine/poll_loop_state.hpp"
 #include "engine/setup_checks.hpp"
@@ -63,9 +64,11 @@ OwnedPartition PollLoopState::place_of(const Message& message, const TopicState&
 /// Call it with the mutex held.
 ports::PartitionClaim PollLoopState::claim(const TopicPartition& at, const TopicState& topic) {
   try {
-    auto claimed = spec.backends.store->partitions()
-                       .claim_partitions(spec.config.group(), {&at, 1}, topic.runner.services().lock_timeout)
-                       .front();
+    auto claimed =
+        spec.backends.store->partitions()
+            .claim_partitions(spec.config.group(), {&at, 1},
+                              claim_wait(topic.runner.services().lock_timeout, topic.runner.plan(), at, *run_log))
+            .front();
     if (topic.needs_store()) check_no_claims(*spec.backends.store, topic.runner.handler(), topic.runner.plan());
     return claimed;
   } catch (const StoreBusy& e) {

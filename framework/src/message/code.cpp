@@ -34,6 +34,7 @@ constexpr std::array kNames{
     Named{pooler_incompatible, "pooler_incompatible"},
     Named{schema_newer, "schema_newer"},
     Named{schema_outdated, "schema_outdated"},
+    Named{session_ended, "session_ended"},
     Named{sql_error, "sql_error"},
     Named{store_busy, "store_busy"},
     Named{store_failed, "store_failed"},

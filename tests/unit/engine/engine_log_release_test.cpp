@@ -130,10 +130,10 @@ class FailsOnce final : public ForwardingStore {
   FailsOnce(std::shared_ptr<ports::Store> inner, Fails what) : ForwardingStore(std::move(inner)), what_(what) {}
   std::vector<ports::PartitionClaim> claim_partitions(const std::string& group,
                                                       std::span<const TopicPartition> partitions,
-                                                      std::chrono::milliseconds lock_timeout) override {
+                                                      const ports::ClaimWait& wait) override {
     if (++claims_ == 2 && what_ == Fails::claim && !failed.exchange(true))
       throw StoreBusy("another session holds the lock");
-    return ForwardingStore::claim_partitions(group, partitions, lock_timeout);
+    return ForwardingStore::claim_partitions(group, partitions, wait);
   }
   std::int32_t begin_incarnation(const Fence& fence, Offset first, std::int32_t at_least) override {
     if (what_ == Fails::begin && !failed.exchange(true)) throw StoreBusy("another session holds the lock");
@@ -214,9 +214,9 @@ class BusyUntilTheEnd final : public ForwardingStore {
   using ForwardingStore::ForwardingStore;
   std::vector<ports::PartitionClaim> claim_partitions(const std::string& group,
                                                       std::span<const TopicPartition> partitions,
-                                                      std::chrono::milliseconds lock_timeout) override {
+                                                      const ports::ClaimWait& wait) override {
     if (busy && !ends()) throw StoreBusy("another session holds the lock");
-    return ForwardingStore::claim_partitions(group, partitions, lock_timeout);
+    return ForwardingStore::claim_partitions(group, partitions, wait);
   }
   std::atomic<bool> busy{false};
   std::function<bool()> ends;

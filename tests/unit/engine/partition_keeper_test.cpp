@@ -28,9 +28,9 @@ class HangingStore final : public test::ForwardingStore {
   using ForwardingStore::ForwardingStore;
   std::vector<ports::PartitionClaim> claim_partitions(const std::string& group,
                                                       std::span<const TopicPartition> partitions,
-                                                      std::chrono::milliseconds lock_timeout) override {
-    wait();
-    return ForwardingStore::claim_partitions(group, partitions, lock_timeout);
+                                                      const ports::ClaimWait& wait) override {
+    hang();
+    return ForwardingStore::claim_partitions(group, partitions, wait);
   }
   void go_on() {
     const std::lock_guard lock(mutex_);
@@ -43,7 +43,7 @@ class HangingStore final : public test::ForwardingStore {
   }
 
  private:
-  void wait() {
+  void hang() {
     std::unique_lock lock(mutex_);
     ++calls_;
     changed_.wait_for(lock, 30s, [this] { return goes_on_; });

@@ -217,9 +217,9 @@ class Locked final : public test::ForwardingStore {
   }
   std::vector<ports::PartitionClaim> claim_partitions(const std::string& group,
                                                       std::span<const TopicPartition> partitions,
-                                                      std::chrono::milliseconds lock_timeout) override {
+                                                      const ports::ClaimWait& wait) override {
     wait_for("fence");
-    return ForwardingStore::claim_partitions(group, partitions, lock_timeout);
+    return ForwardingStore::claim_partitions(group, partitions, wait);
   }
   std::vector<ports::WatermarkState> advance_watermarks(std::span<const ports::WatermarkUpdate> updates) override {
     wait_for("watermark");

@@ -4,7 +4,6 @@
 #include <optional>
 
 #include "turnstile/error.hpp"
-#include "wire/locks.hpp"
 
 namespace turnstile::postgres {
 
@@ -12,7 +11,7 @@ namespace {
 
 /// `lock_timeout`: what the statements set; absent: they set none.
 std::vector<Result> call(Shared& shared, Pool& pool, std::optional<std::chrono::milliseconds> lock_timeout,
-                         const Fill& fill, bool replicated = false) {
+                         const Fill& fill, bool replicated = false, const std::optional<StuckSessions>& stuck = {}) {
   const auto wait = std::max(lock_timeout.value_or(shared.settings.lock_timeout), shared.settings.lock_timeout);
   for (;;) {
     Pool::Loan link = pool.take();
@@ -20,6 +19,7 @@ std::vector<Result> call(Shared& shared, Pool& pool, std::optional<std::chrono::
       link->connection.patience(answer_within(shared.settings, wait));
       std::optional<LockWatch> watch;
       if (lock_timeout) watch.emplace(shared.settings, link->connection, *lock_timeout, shared.cut);
+      if (watch && stuck) watch->end(*stuck);
       link->pipeline.next_transaction();
       static_cast<void>(link->connection.unreplicated());
       fill(link->pipeline);
@@ -70,8 +70,9 @@ std::vector<Result> call_replicated(Shared& shared, Pool& pool, const Fill& fill
   return call(shared, pool, std::nullopt, fill, true);
 }
 
-std::vector<Result> call_in_transaction(Shared& shared, std::chrono::milliseconds lock_timeout, const Fill& fill) {
-  return call(shared, shared.calls, lock_timeout, in_transaction(shared, lock_timeout, fill));
+std::vector<Result> call_in_transaction(Shared& shared, std::chrono::milliseconds lock_timeout, const Fill& fill,
+                                        const std::optional<StuckSessions>& stuck) {
+  return call(shared, shared.calls, lock_timeout, in_transaction(shared, lock_timeout, fill), false, stuck);
 }
 
 std::vector<Result> call_in_transaction(Shared& shared, const Fill& fill) {

@@ -3,9 +3,11 @@
 
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "inbox/session.hpp"
+#include "wire/locks.hpp"
 
 namespace turnstile::postgres {
 
@@ -17,9 +19,10 @@ std::vector<Result> call(Shared& shared, const Fill& fill);
 std::vector<Result> call(Shared& shared, Pool& pool, const Fill& fill);
 /// Throws StoreUnavailable if the server was told not to wait for its synchronous replicas any longer.
 std::vector<Result> call_replicated(Shared& shared, Pool& pool, const Fill& fill);
-/// The same in one transaction, which waits for locks up to `lock_timeout` (absent: that of the settings). Then
-/// StoreBusy names the sessions that hold the lock.
-std::vector<Result> call_in_transaction(Shared& shared, std::chrono::milliseconds lock_timeout, const Fill& fill);
+/// The same in one transaction, which waits for locks up to `lock_timeout` (absent: that of the settings), and ends
+/// stuck sessions meanwhile. Then StoreBusy names the sessions that hold the lock.
+std::vector<Result> call_in_transaction(Shared& shared, std::chrono::milliseconds lock_timeout, const Fill& fill,
+                                        const std::optional<StuckSessions>& stuck = {});
 std::vector<Result> call_in_transaction(Shared& shared, const Fill& fill);
 
 }  // namespace turnstile::postgres

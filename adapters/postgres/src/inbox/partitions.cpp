@@ -21,7 +21,7 @@ class PostgresPartitions final : public ports::Partitions {
 
   std::vector<ports::PartitionClaim> claim_partitions(const std::string& group,
                                                       std::span<const TopicPartition> partitions,
-                                                      std::chrono::milliseconds lock_timeout) override;
+                                                      const ports::ClaimWait& wait) override;
   std::vector<ports::WatermarkState> advance_watermarks(std::span<const ports::WatermarkUpdate> updates) override;
   std::int32_t begin_incarnation(const Fence& fence, Offset first, std::int32_t at_least) override;
 
@@ -39,7 +39,7 @@ std::vector<ports::HandlerProgress> progress_in(const std::string& text) {
 
 std::vector<ports::PartitionClaim> PostgresPartitions::claim_partitions(const std::string& group,
                                                                         std::span<const TopicPartition> partitions,
-                                                                        std::chrono::milliseconds lock_timeout) {
+                                                                        const ports::ClaimWait& wait) {
   if (partitions.empty()) return {};
   std::vector<std::string> topics;
   std::vector<std::int64_t> numbers;
@@ -48,11 +48,14 @@ std::vector<ports::PartitionClaim> PostgresPartitions::claim_partitions(const st
     numbers.push_back(at.partition);
   }
   const Param params[] = {Param(group), Param(topics), Param(numbers)};
-  const auto kept = call_in_transaction(*shared_, lock_timeout, [&](Pipeline& pipeline) {
+  std::optional<StuckSessions> stuck;
+  if (wait.stuck_after) stuck.emplace(StuckSessions{shared_->statements.claim, *wait.stuck_after, wait.on_ended});
+  const auto claim_all = [&](Pipeline& pipeline) {
     pipeline.add(shared_->statements.add_fences, params, kCaller);
     pipeline.add(shared_->statements.claim, params, kCaller);
     pipeline.add(shared_->statements.claimed, params, kCaller, Pipeline::Keep::text);
-  });
+  };
+  const auto kept = call_in_transaction(*shared_, wait.lock_timeout, claim_all, stuck);
 
   std::vector<ports::PartitionClaim> claims;
   for (int row = 0; row < PQntuples(kept[0].get()); ++row) {

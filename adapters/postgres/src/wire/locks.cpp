@@ -17,7 +17,7 @@ constexpr milliseconds kShortestPause{20};
 constexpr milliseconds kLongestPause{5'000};
 constexpr const char* kAdvisory = "an advisory lock";  // in kBlockers too
 
-// Both queries return: the locked object, pid, whether the lock is held already, application, user, state, seconds.
+// Both queries return: the locked object, whether the lock is held already, pid, application, user, state, seconds.
 
 /// Follows the waits from $1 to the sessions that do not wait themselves, which come first. The table of a row lock is
 /// that of the waiting session's tuple lock. A wait that ended while the query ran has no lock any more, and is left out.
@@ -33,8 +33,8 @@ SELECT DISTINCT CASE WHEN l.locktype = 'advisory' THEN 'an advisory lock'
                      WHEN l.relation IS NULL THEN 'a row'
                      WHEN l.locktype = 'tuple' THEN 'a row of ' || n.nspname || '.' || c.relname
                      ELSE n.nspname || '.' || c.relname END,
-       w.holder,
        NOT EXISTS (SELECT FROM locks h WHERE h.pid = w.holder AND NOT h.granted AND h.relation = l.relation),
+       w.holder,
        coalesce(nullif(a.application_name, ''), 'a session'), coalesce(a.usename, ''), coalesce(a.state, ''),
        extract(epoch FROM clock_timestamp() - a.xact_start)::bigint,
        EXISTS (SELECT FROM locks h WHERE h.pid = w.holder AND NOT h.granted)
@@ -44,11 +44,11 @@ SELECT DISTINCT CASE WHEN l.locktype = 'advisory' THEN 'an advisory lock'
   LEFT JOIN pg_catalog.pg_class c ON c.oid = l.relation
   LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
   LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = w.holder
- ORDER BY 8, 3 DESC, 7 DESC NULLS LAST, 1, 2 LIMIT 3)";
+ ORDER BY 8, 2 DESC, 7 DESC NULLS LAST, 1, 3 LIMIT 3)";
 
 /// A waiting lock also blocks the later ones.
 constexpr const char* kCandidates = R"(
-SELECT n.nspname || '.' || c.relname, l.pid, bool_or(l.granted), coalesce(nullif(a.application_name, ''), 'a session'),
+SELECT n.nspname || '.' || c.relname, bool_or(l.granted), l.pid, coalesce(nullif(a.application_name, ''), 'a session'),
        coalesce(a.usename, ''), coalesce(a.state, ''), extract(epoch FROM clock_timestamp() - min(a.xact_start))::bigint
   FROM pg_catalog.pg_locks l
   JOIN pg_catalog.pg_class c ON c.oid = l.relation
@@ -59,14 +59,44 @@ SELECT n.nspname || '.' || c.relname, l.pid, bool_or(l.granted), coalesce(nullif
    AND CASE WHEN $2::boolean THEN l.granted
             ELSE l.mode IN ('AccessExclusiveLock', 'ExclusiveLock', 'ShareRowExclusiveLock', 'ShareLock') END
  GROUP BY n.nspname, c.relname, l.pid, a.application_name, a.usename, a.state
- ORDER BY 3 DESC, 7 DESC NULLS LAST, 1, 2 LIMIT 3)";
+ ORDER BY 2 DESC, 7 DESC NULLS LAST, 1, 3 LIMIT 3)";
 
-Result ask(Connection& connection, const char* query, const std::array<std::string, 2>& arguments, int count) {
-  const char* const values[] = {arguments[0].c_str(), arguments[1].c_str()};
-  if (PQsendQueryParams(connection.raw(), query, count, nullptr, values, nullptr, nullptr, 0) == 0) connection.fail();
+/// Ends the sessions that directly block session $1 in the statement $2, and have stood still for $3 ms. Returns pid,
+/// application, user, state, seconds. A pooler shows this client another pid than the session's, so the statement is
+/// compared, too. The server keeps at least its first 99 bytes. Sessions that lock the whole table are left alone: they
+/// are an operator's.
+constexpr const char* kEndStuck = R"(
+WITH stuck AS MATERIALIZED (
+  SELECT a.pid, a.application_name, a.usename, a.state, a.xact_start
+    FROM pg_catalog.pg_stat_activity w
+   CROSS JOIN LATERAL unnest(pg_catalog.pg_blocking_pids(w.pid)) AS b (pid)
+    JOIN pg_catalog.pg_stat_activity a ON a.pid = b.pid AND a.usesysid = w.usesysid AND a.datid = w.datid
+   WHERE w.pid = $1::integer AND w.usename = current_user AND w.datname = current_database()
+     AND left(w.query, 99) = left($2, 99)
+     AND EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE l.pid = w.pid AND NOT l.granted AND l.locktype IN ('transactionid', 'tuple'))
+     AND a.wait_event_type IS DISTINCT FROM 'Lock'
+     AND greatest(a.state_change, a.query_start) < clock_timestamp() - $3::bigint * interval '1 millisecond'
+)
+SELECT pid, coalesce(nullif(application_name, ''), 'a session'), usename, coalesce(state, ''),
+       extract(epoch FROM clock_timestamp() - xact_start)::bigint
+  FROM stuck WHERE pg_catalog.pg_terminate_backend(pid))";
+
+template <std::size_t N>
+Result ask(Connection& connection, const char* query, const std::array<std::string, N>& arguments) {
+  std::array<const char*, N> values;
+  std::transform(arguments.begin(), arguments.end(), values.begin(), [](const auto& each) { return each.c_str(); });
+  if (PQsendQueryParams(connection.raw(), query, static_cast<int>(N), nullptr, values.data(), nullptr, nullptr, 0) == 0)
+    connection.fail();
   Result rows;
   while (Result result = connection.next_result()) rows = std::move(result);
   return rows;
+}
+
+/// "pid 4711 (psql as app, idle in transaction for 90 s)", of `first` and the next four columns.
+std::string session_in(const Result& rows, int row, int first) {
+  const auto cell = [&](int column) { return std::string(PQgetvalue(rows.get(), row, first + column)); };
+  return "pid " + cell(0) + " (" + cell(1) + (cell(2).empty() ? "" : " as " + cell(2)) +
+         (cell(3).empty() ? "" : ", " + cell(3)) + (cell(4).empty() ? "" : " for " + cell(4) + " s") + ")";
 }
 
 /// "turnstile.inbox is locked by pid 4711 (psql as app, idle in transaction for 90 s); …". Empty without rows.
@@ -74,14 +104,9 @@ std::string sentence(const Result& rows) {
   std::string text;
   for (int row = 0; row < PQntuples(rows.get()); ++row) {
     const auto cell = [&](int column) { return std::string(PQgetvalue(rows.get(), row, column)); };
-    const char* const state = cell(2) == "t" ? " is locked by " : " is about to be locked by ";
+    const char* const state = cell(1) == "t" ? " is locked by " : " is about to be locked by ";
     text += (text.empty() ? "" : "; ") + cell(0) + (cell(0) == kAdvisory ? " is held by " : state);
-    if (cell(1) == "0") {
-      text += "a prepared transaction (pg_prepared_xacts)";
-      continue;
-    }
-    text += "pid " + cell(1) + " (" + cell(3) + (cell(4).empty() ? "" : " as " + cell(4)) +
-            (cell(5).empty() ? "" : ", " + cell(5)) + (cell(6).empty() ? "" : " for " + cell(6) + " s") + ")";
+    text += cell(2) == "0" ? "a prepared transaction (pg_prepared_xacts)" : session_in(rows, row, 2);
   }
   return text;
 }
@@ -114,7 +139,9 @@ Connection& LockWatch::own() {
 void LockWatch::look() noexcept {
   if (failed_) return;
   try {
-    auto found = sentence(ask(own(), kBlockers, {std::to_string(PQbackendPID(watched_.raw())), ""}, 1));
+    if (stuck_) end_stuck();
+    const std::array<std::string, 1> waiting{std::to_string(PQbackendPID(watched_.raw()))};
+    auto found = sentence(ask(own(), kBlockers, waiting));
     if (found.empty()) return;
     seen_ = std::move(found);
     if (told_) told_(seen_);
@@ -122,6 +149,13 @@ void LockWatch::look() noexcept {
     failed_ = true;
     own_.reset();
   }
+}
+
+void LockWatch::end_stuck() {
+  const std::array<std::string, 3> stuck{std::to_string(PQbackendPID(watched_.raw())), stuck_->blocked,
+                                         std::to_string(stuck_->after.count())};
+  const Result ended = ask(own(), kEndStuck, stuck);
+  for (int row = 0; row < PQntuples(ended.get()); ++row) stuck_->on_ended(session_in(ended, row, 0));
 }
 
 std::string LockWatch::holders(Wanted wanted) {
@@ -133,7 +167,8 @@ std::string LockWatch::holders(Wanted wanted) {
   }
   std::string candidates;
   try {
-    candidates = sentence(ask(own(), kCandidates, {settings_.schema, wanted == Wanted::tables ? "true" : "false"}, 2));
+    const std::array<std::string, 2> of{settings_.schema, wanted == Wanted::tables ? "true" : "false"};
+    candidates = sentence(ask(own(), kCandidates, of));
   } catch (const StoreUnavailable&) {
   } catch (const ConnectionLost&) {
   }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "turnstile/config.hpp"
@@ -16,6 +17,14 @@ namespace turnstile::postgres {
 enum class Wanted : std::uint8_t {
   rows,    ///< to read or write them
   tables,  ///< to change their definition, which excludes all other users
+};
+
+/// Sessions that a statement ends when they block it.
+struct StuckSessions {
+  std::string blocked;  ///< the statement's text; sessions that block another statement are left alone
+  /// Ended if they have sent nothing for so long, wait for no lock, and belong to the same role and database.
+  std::chrono::milliseconds after{};
+  std::function<void(const std::string& session)> on_ended;  ///< for each; must not throw
 };
 
 /// Finds them while the statement waits, because afterwards the server no longer knows them. If an answer takes long,
@@ -32,6 +41,8 @@ class LockWatch {
 
   /// From here on looks after each `pause` of silence, and passes on the sessions that it finds, as a sentence.
   void tell(std::chrono::milliseconds pause, std::function<void(const std::string&)> told);
+  /// From here on also ends stuck sessions. Behind a pooler it cannot, because it does not know its own session.
+  void end(StuckSessions stuck) { stuck_ = std::move(stuck); }
   /// For the message of a lock timeout: ": turnstile.inbox is locked by pid 4711 (psql as app, idle in transaction for
   /// 90 s). End that transaction: …". If it saw no session wait (behind a pooler it cannot), it names those that use
   /// the schema's tables now as candidates. Without any, it names the views to look at.
@@ -39,6 +50,7 @@ class LockWatch {
 
  private:
   void look() noexcept;
+  void end_stuck();
 
   /// Opens its own connection, unless it has one.
   Connection& own();
@@ -50,6 +62,7 @@ class LockWatch {
   bool failed_ = false;  ///< it could not ask the server, and does not try again
   std::string seen_;
   std::function<void(const std::string&)> told_;
+  std::optional<StuckSessions> stuck_;
 };
 
 }  // namespace turnstile::postgres

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -62,14 +63,28 @@ enum class WatermarkState : std::uint8_t {
   not_ours,  ///< unchanged: the epoch is over, or the store has another history
 };
 
+/// How long a claim waits for open transactions of the old owner, and which of them it ends.
+struct ClaimWait {
+  /// Waits, and ends none of them.
+  template <class Rep, class Period>
+  ClaimWait(std::chrono::duration<Rep, Period> most) : lock_timeout(most) {}  // NOLINT(google-explicit-constructor)
+
+  std::chrono::milliseconds lock_timeout;  ///< then the claim fails
+  /// A session of the old owner that blocks the claim, and has stood still for so long: its process is frozen or dead,
+  /// or its statement overruns. The store ends it while the claim waits, if it can. Absent: it ends none.
+  std::optional<std::chrono::milliseconds> stuck_after{};
+  /// Called on the caller's thread for each session that was ended, with its description. Must not throw.
+  std::function<void(const std::string& session)> on_ended{};
+};
+
 /// Thread-safe. Every call may throw StoreUnavailable, and StoreBusy (nothing was done; repeat it).
 class Partitions {
  public:
   virtual ~Partitions() = default;
-  /// Increments the epochs. Waits for open transactions of the old owner up to `lock_timeout`, then throws StoreBusy.
+  /// Increments the epochs. Waits for open transactions of the old owner, then throws StoreBusy.
   virtual std::vector<PartitionClaim> claim_partitions(const std::string& group,
                                                        std::span<const TopicPartition> partitions,
-                                                       std::chrono::milliseconds lock_timeout) = 0;
+                                                       const ClaimWait& wait) = 0;
   /// Moves watermarks forward, never back, and only under the given fence. The results have the order of `updates`.
   virtual std::vector<WatermarkState> advance_watermarks(std::span<const WatermarkUpdate> updates) = 0;
   /// The topic was recreated. Increments the incarnation, and sets the watermark to the new log's first offset. Returns

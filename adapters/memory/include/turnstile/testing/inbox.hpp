@@ -128,7 +128,7 @@ class MemoryInbox final : public ports::Store,
   // -- Partitions.
   std::vector<ports::PartitionClaim> claim_partitions(const std::string& group,
                                                       std::span<const TopicPartition> partitions,
-                                                      std::chrono::milliseconds lock_timeout) override;
+                                                      const ports::ClaimWait& wait) override;
   /// See ports::Partitions.
   std::vector<ports::WatermarkState> advance_watermarks(std::span<const ports::WatermarkUpdate> updates) override;
   std::int32_t begin_incarnation(const Fence& fence, Offset first, std::int32_t at_least) override;

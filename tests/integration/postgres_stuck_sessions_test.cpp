@@ -1,0 +1,134 @@
+// Sessions of a frozen or dead process that keep a partition from its next owner.
+
+#include <libpq-fe.h>
+
+#include <future>
+
+#include "tests/integration/postgres_fixture.hpp"
+
+namespace turnstile::test {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using namespace std::chrono_literals;
+
+/// A client that sends statements, and reads nothing.
+class FrozenClient {
+ public:
+  explicit FrozenClient(const std::string& url) : connection_(PQconnectdb(url.c_str())) {
+    if (PQstatus(connection_) != CONNECTION_OK || PQenterPipelineMode(connection_) == 0 ||
+        PQsetnonblocking(connection_, 1) != 0)
+      throw std::runtime_error(PQerrorMessage(connection_));
+  }
+  ~FrozenClient() { PQfinish(connection_); }
+  FrozenClient(const FrozenClient&) = delete;
+  FrozenClient& operator=(const FrozenClient&) = delete;
+
+  void send(const std::string& statement, const std::optional<std::string>& argument = {}) {
+    const char* const values[] = {argument ? argument->c_str() : nullptr};
+    if (PQsendQueryParams(connection_, statement.c_str(), argument ? 1 : 0, nullptr, values, nullptr, nullptr, 0) == 0)
+      throw std::runtime_error(PQerrorMessage(connection_));
+    PQsendFlushRequest(connection_);
+    PQflush(connection_);
+  }
+  [[nodiscard]] int pid() const { return PQbackendPID(connection_); }
+
+ private:
+  PGconn* connection_;
+};
+
+class PostgresStuckSessions : public PostgresRoleTest {
+ protected:
+  /// A transaction that has the partition, like that of a batch.
+  std::unique_ptr<FrozenClient> owner(const std::string& url,
+                                      const std::string& lock = "SELECT 1 FROM fence FOR SHARE") {
+    auto client = std::make_unique<FrozenClient>(url);
+    client->send("BEGIN");
+    client->send(lock);
+    return client;
+  }
+  /// Waits until the server waits for the client in this way.
+  void await(const FrozenClient& client, const std::string& event) {
+    ASSERT_TRUE(eventually([&] {
+      return sql().one("SELECT coalesce(wait_event, '') FROM pg_stat_activity WHERE pid = " +
+                       std::to_string(client.pid())) == event;
+    }));
+  }
+  bool lives(int pid) {
+    return !sql().column("SELECT 1 FROM pg_stat_activity WHERE pid = " + std::to_string(pid)).empty();
+  }
+  ports::PartitionClaim claim(std::chrono::milliseconds lock_timeout, std::chrono::milliseconds stuck_after) {
+    const TopicPartition at{"payments", 0};
+    ports::ClaimWait wait(lock_timeout);
+    wait.stuck_after = stuck_after;
+    wait.on_ended = [this](const std::string& session) { ended_.push_back(session); };
+    return store_->partitions().claim_partitions("group", {&at, 1}, wait).at(0);
+  }
+
+  std::vector<std::string> ended_;
+};
+
+TEST_F(PostgresStuckSessions, a_claim_ends_one_that_sends_a_large_result) {
+  const auto client = owner(schema_->url());
+  client->send("SELECT repeat('x', 1000) FROM generate_series(1, 100000)");
+  await(*client, "ClientWrite");
+  EXPECT_EQ(claim(3s, 200ms).fence.epoch.value, fence_.epoch.value + 1);
+  ASSERT_EQ(ended_.size(), 1U);
+  EXPECT_THAT(ended_.front(), HasSubstr("pid " + std::to_string(client->pid()) + " ("));
+  EXPECT_THAT(ended_.front(), HasSubstr(", active for "));
+  EXPECT_TRUE(gone(client->pid()));
+}
+
+TEST_F(PostgresStuckSessions, a_claim_ends_one_that_receives_a_large_argument) {
+  const auto client = owner(schema_->url());
+  client->send("SELECT length($1)", std::string(64'000'000, 'x'));
+  await(*client, "ClientRead");
+  EXPECT_EQ(claim(3s, 200ms).fence.epoch.value, fence_.epoch.value + 1);
+  EXPECT_EQ(ended_.size(), 1U);
+  EXPECT_TRUE(gone(client->pid()));
+}
+
+/// Of a process that was killed, too: the server does not look at the connection before the statement ends.
+TEST_F(PostgresStuckSessions, a_claim_ends_one_whose_statement_overruns) {
+  const auto client = owner(schema_->url());
+  client->send("SELECT pg_sleep(3600)");
+  await(*client, "PgSleep");
+  EXPECT_EQ(claim(3s, 200ms).fence.epoch.value, fence_.epoch.value + 1);
+  EXPECT_EQ(ended_.size(), 1U);
+}
+
+TEST_F(PostgresStuckSessions, one_that_sends_statements_is_left_alone) {
+  Sql moves(schema_->url());
+  moves.exec("BEGIN; SELECT 1 FROM fence FOR SHARE");
+  auto claimed = std::async(std::launch::async, [&] { return claim(1500ms, 600ms); });
+  while (claimed.wait_for(0s) != std::future_status::ready) moves.exec("SELECT pg_sleep(0.05)");
+  EXPECT_THAT(message_of<StoreBusy>([&] { claimed.get(); }),
+              HasSubstr("pid " + std::to_string(moves.backend_pid()) + " ("));
+  moves.exec("COMMIT");
+  EXPECT_THAT(ended_, IsEmpty());
+}
+
+TEST_F(PostgresStuckSessions, those_of_other_roles_and_of_operators_are_left_alone) {
+  app_->grant_from_file();
+  for (const auto& [url, lock] : {std::pair{app_->url(), "SELECT 1 FROM fence FOR SHARE"},
+                                  std::pair{schema_->url(), "LOCK TABLE fence IN EXCLUSIVE MODE"}}) {
+    const auto client = owner(url, lock);
+    await(*client, "ClientRead");
+    EXPECT_THROW(claim(500ms, 1ms), StoreBusy);
+    EXPECT_TRUE(lives(client->pid())) << lock;
+    EXPECT_THAT(ended_, IsEmpty()) << lock;
+  }
+}
+
+/// It has no stuck_after.
+TEST_F(PostgresStuckSessions, a_claim_that_only_waits_ends_none) {
+  const auto client = owner(schema_->url());
+  await(*client, "ClientRead");
+  const TopicPartition at{"payments", 0};
+  EXPECT_THROW(store_->partitions().claim_partitions("group", {&at, 1}, 500ms), StoreBusy);
+  EXPECT_TRUE(lives(client->pid()));
+}
+
+}  // namespace
+}  // namespace turnstile::test
