@@ -1,5 +1,6 @@
 // The database becomes unavailable, comes back, and loses answers while messages are handled.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -19,6 +20,8 @@ namespace turnstile::test {
 namespace {
 
 using namespace std::chrono_literals;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 constexpr const char* kAway =
     "PostgreSQL cannot be used. Handlers that need it start again once it answers; polling continues";
@@ -93,6 +96,30 @@ TEST(Database, may_hang_and_the_process_ends_in_time) {
   }
   EXPECT_EQ(world.output().find("could not leave its group"), std::string::npos) << "Kafka does not hang\n"
                                                                                  << world.output();
+}
+
+/// PostgreSQL keeps the session of the frozen process: it waits for it to read, which is no idle time.
+TEST(Database, gives_a_partition_on_whose_owner_is_frozen_in_a_large_result) {
+  TURNSTILE_NEEDS_SERVERS();
+  World world(WorldOptions{.partitions = 1, .session_timeout_ms = 6'000, .handler_timeout = "2s"});
+  const std::string toml = world.toml("", "lock_timeout = \"1s\"\n");
+  world.publish("large", "exec:SELECT repeat('x', 1000) FROM generate_series(1, 1000000)");
+  Process frozen = world.consumer(toml);
+  const auto sends = [&](const char* wait_event) {
+    return world.query("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT repeat(%' AND state = 'active'" +
+                       std::string(wait_event)) == "1";
+  };
+  ASSERT_TRUE(eventually([&] { return sends(""); }, 60s)) << world.output();
+  frozen.freeze();
+  ASSERT_TRUE(eventually([&] { return sends(" AND wait_event = 'ClientWrite'"); })) << "it was frozen too late";
+  Process next = world.consumer(toml, {{"HEALED", "1"}});
+  EXPECT_TRUE(eventually([&] { return world.effects().rows == 1 && world.caught_up(); }, 60s)) << world.output();
+  EXPECT_THAT(world.output(), AllOf(HasSubstr("kept this consumer from claiming " + world.topic() + "[0]"),
+                                    HasSubstr("code=session_ended")));
+  frozen.thaw();
+  frozen.signal(SIGTERM);
+  EXPECT_EQ(frozen.wait(60s), 0) << world.output();
+  EXPECT_EQ(world.effects().rows, 1);
 }
 
 /// A poll loop takes at most 3 s, limiters at most 2 s. The test allows 3 s more for a busy machine.
