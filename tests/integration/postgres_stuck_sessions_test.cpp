@@ -98,6 +98,54 @@ TEST_F(PostgresStuckSessions, a_claim_ends_one_whose_statement_overruns) {
   EXPECT_EQ(ended_.size(), 1U);
 }
 
+/// The server waits for one of them after another.
+TEST_F(PostgresStuckSessions, a_claim_ends_many_without_a_pause_for_each) {
+  std::vector<std::unique_ptr<FrozenClient>> clients;
+  for (int i = 0; i < 8; ++i) {
+    clients.push_back(owner(schema_->url()));
+    clients.back()->send("SELECT pg_sleep(3600)");
+    await(*clients.back(), "PgSleep");
+  }
+  const auto began = std::chrono::steady_clock::now();
+  EXPECT_EQ(claim(3s, 200ms).fence.epoch.value, fence_.epoch.value + 1);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 6s) << "it looks once a second until it ends one";
+  EXPECT_EQ(ended_.size(), 8U);
+}
+
+/// A process that gave a claim up leaves it in the server's queue until its lock timeout.
+TEST_F(PostgresStuckSessions, a_claim_behind_another_claim_ends_those_before_both) {
+  const auto client = owner(schema_->url());
+  client->send("SELECT pg_sleep(3600)");
+  await(*client, "PgSleep");
+  const TopicPartition at{"payments", 0};
+  auto first = std::async(std::launch::async, [&] {
+    return store_->partitions().claim_partitions("group", {&at, 1}, 20s).front();
+  });
+  ASSERT_TRUE(eventually([&] {
+    return sql().one("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%" +
+                     schema_->name() + "%fence f%'") == "1";
+  }));
+  EXPECT_EQ(claim(3s, 200ms).fence.epoch.value, fence_.epoch.value + 2);
+  EXPECT_EQ(first.get().fence.epoch.value, fence_.epoch.value + 1);
+  ASSERT_EQ(ended_.size(), 1U);
+  EXPECT_THAT(ended_.front(), HasSubstr("pid " + std::to_string(client->pid()) + " ("));
+}
+
+/// A COMMIT that waits for a replica would become visible without it.
+TEST_F(PostgresStuckSessions, one_in_commit_is_left_alone) {
+  sql().exec(R"(
+CREATE FUNCTION take_long() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(3600); RETURN NULL; END $$;
+CREATE CONSTRAINT TRIGGER take_long AFTER INSERT ON effect INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION take_long())");
+  const auto client = owner(schema_->url());
+  client->send("INSERT INTO effect (what) VALUES ('x')");
+  client->send("COMMIT");
+  await(*client, "PgSleep");
+  EXPECT_THROW(claim(500ms, 1ms), StoreBusy);
+  EXPECT_TRUE(lives(client->pid()));
+  EXPECT_THAT(ended_, IsEmpty());
+  sql().exec("SELECT pg_terminate_backend(" + std::to_string(client->pid()) + ")");
+}
+
 TEST_F(PostgresStuckSessions, one_that_sends_statements_is_left_alone) {
   Sql moves(schema_->url());
   moves.exec("BEGIN; SELECT 1 FROM fence FOR SHARE");

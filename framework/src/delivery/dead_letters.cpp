@@ -53,12 +53,14 @@ void DeadLetters::find(OwnedPartition& place, const TopicPlan& plan, HandlerId h
   place.dead = dead.empty() ? nullptr : std::make_shared<const std::set<Offset>>(std::move(dead));
 }
 
+bool DeadLetters::is_kept(const Message& message, const OwnedPartition& place, HandlerId handler) const {
+  return keeps_rows(place) && !store_->dead_between(handler, *place.fence, message.offset(), message.offset()).empty();
+}
+
 DeadLetters::Kept DeadLetters::keep(const Message& message, const std::optional<MessageId>& id,
                                     const OwnedPartition& place, const TopicPlan& plan, HandlerId handler,
                                     const DeadLetter& letter, const std::optional<ports::RetryRef>& back) {
   const bool has_row = keeps_rows(place);
-  if (has_row && !store_->dead_between(handler, *place.fence, message.offset(), message.offset()).empty())
-    return Kept::before;
   TURNSTILE_FAILPOINT("before-dead-letter");
   std::optional<TopicPartitionOffset> where;
   const bool goes_round = deaths_of(message) >= kMostDeaths;

@@ -42,12 +42,14 @@ class DeadLetters {
   /// offset is the id, they are all dead letters: a replayed dead letter has a new offset, so the old record could take
   /// effect as well. Throws what the store throws.
   void find(OwnedPartition& place, const TopicPlan& plan, HandlerId handler, Offset first) const;
+  /// Whether this record was dead-lettered in an earlier run. Throws what the store throws.
+  [[nodiscard]] bool is_kept(const Message& message, const OwnedPartition& place, HandlerId handler) const;
   enum class Kept : std::uint8_t {
     sent,    ///< sent to the dead letter topic; a row is stored if there is a store
     parked,  ///< only a row is stored
     /// Only a row is stored, although there is a dead letter topic: the message has been a dead letter too often.
     went_round,
-    before,  ///< a row existed: this record was dead-lettered in an earlier run
+    before,  ///< by an earlier run: see is_kept()
   };
   /// `back`: the record came back for this stored retry, which ends. Throws BrokerError, Fenced, StoreUnavailable,
   /// StoreBusy and SqlError. After an exception the message must not be settled.

@@ -163,15 +163,19 @@ void Verdicts::dead_letter(UnitItem& item, const DeadLetter& letter) {
   const TopicPlan& plan = unit_.plan();
   const OwnedPartition& place = unit_.place();
   const std::string reason(to_text(letter.reason));
-  if (stops_for(item, letter)) return;
   std::string refused;
+  bool counted = false;
   try {
     if (services.dead_letters->possible(plan, place)) {
-      const auto kept =
-          services.dead_letters->keep(item.message(), item.id, place, plan, unit_.topic().handler, letter, item.back);
+      // A record that is read again is no news, and does not count.
+      auto kept = DeadLetters::Kept::before;
+      if (!services.dead_letters->is_kept(item.message(), place, unit_.topic().handler)) {
+        if (stops_for(item, letter)) return;
+        counted = true;
+        kept =
+            services.dead_letters->keep(item.message(), item.id, place, plan, unit_.topic().handler, letter, item.back);
+      }
       unit_.memory().drop_pending(place, item.message());
-      // A record that is read again is no news.
-      if (kept == DeadLetters::Kept::before) unit_.memory().streaks().take_back(place, letter.reason);
       item.verdict.kind = Verdict::Kind::settled;
       ++unit_.result().counts.dead;
       if (kept == DeadLetters::Kept::parked || kept == DeadLetters::Kept::went_round) ++unit_.result().counts.parked;
@@ -186,7 +190,7 @@ void Verdicts::dead_letter(UnitItem& item, const DeadLetter& letter) {
     }
     refused = "there is no place for it; give the topic a dead_letter";
   } catch (const Fenced& e) {  // the partition's next owner runs it
-    unit_.memory().streaks().take_back(place, letter.reason);
+    if (counted) unit_.memory().streaks().take_back(place, letter.reason);
     unit_.end(UnitResult::End::fenced, e.what());
     return unit_.block(item);
   } catch (const StoreUnavailable& e) {
@@ -198,7 +202,7 @@ void Verdicts::dead_letter(UnitItem& item, const DeadLetter& letter) {
   } catch (const std::exception& e) {
     refused = e.what();
   }
-  unit_.memory().streaks().take_back(place, letter.reason);
+  if (counted) unit_.memory().streaks().take_back(place, letter.reason);
   const bool first = !unit_.memory().pending_dead_letter(place, item.message());
   wait_to_dead_letter(item, letter, refused, kRefusedDelay);
   if (first) {

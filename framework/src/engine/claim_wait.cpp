@@ -10,17 +10,21 @@ namespace {
 
 using std::chrono::milliseconds;
 
+/// Long enough to look at the sessions that block a claim.
+constexpr milliseconds kLeastWait{1'000};
+
 ports::ClaimWait wait_for(milliseconds lock_timeout, milliseconds handler_timeout, std::string claimed,
                           const RunLog& log) {
-  ports::ClaimWait wait(lock_timeout);
+  ports::ClaimWait wait(std::max(lock_timeout, kLeastWait));
   // A statement that waits for a lock stands still, too.
   wait.stuck_after = handler_timeout + lock_timeout;
   wait.on_ended = [claimed = std::move(claimed), &log](const std::string& session) noexcept {
-    log.warn(Code::session_ended,
-             session + " kept this consumer from claiming " + claimed +
-                 ", and stood still for longer than handler_timeout. Its process is frozen or dead, or one of its "
-                 "statements takes too long. The consumer ended the session: its transaction is rolled back, and its "
-                 "messages run again");
+    log.warn(
+        Code::session_ended,
+        session + " kept this consumer from claiming " + claimed +
+            ", and has sent no statement for longer than handler_timeout and lock_timeout together. Its process is "
+            "frozen or dead, or one of its statements takes too long. The consumer ended the session: its "
+            "transaction is rolled back, and its messages run again");
   };
   return wait;
 }

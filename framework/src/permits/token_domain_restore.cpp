@@ -24,7 +24,8 @@ std::string DomainMember::settings_at_stake() const {
   if (tokens::is_directory(state_)) return {};  // the homes of the limiters have what operators set later
   const std::string commands = commands_of_operators(state_);
   if (commands.empty()) return {};
-  return ". A new topic does not have the limits that operators had set. Once the members run again, set those limits again: " +
+  return ". A new topic does not have the limits that operators had set. Create the topic, and set them again before the "
+         "members start: " +
          commands;
 }
 

@@ -53,7 +53,7 @@ class ClaimWait : public EngineTest {
   void expect_told(const std::string& claimed) {
     EXPECT_THAT(log_text(),
                 AllOf(HasSubstr("pid 4711 (turnstile as app, active for 36 s) kept this consumer from claiming " +
-                                claimed + ", and stood still for longer than handler_timeout"),
+                                claimed + ", and has sent no statement for longer than handler_timeout"),
                       HasSubstr("code=session_ended")));
   }
 };

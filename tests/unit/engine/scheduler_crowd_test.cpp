@@ -78,7 +78,7 @@ TEST(SchedulerCrowd, a_few_messages_start_when_one_of_the_short_transactions_has
 /// More short transactions run than there are processors, and each worker goes on with the next one. Returns whether a
 /// single message of another partition starts among them within 20 ms.
 bool starts_beside_many() {
-  constexpr int kUnits = 1'000;
+  constexpr int kUnits = 1'000, kOfUnit = 16;  // a unit of single messages has so many at most
   const auto run_log = quiet_log();
   Scheduler scheduler(Window{}, run_log, [] {});
   const auto topic = transactional_topic(run_log, nullptr, 1);
@@ -89,7 +89,7 @@ bool starts_beside_many() {
   for (int i = 0; i < workers; ++i) {
     auto lane = std::make_shared<LaneState>(*topic, OwnedPartition{.at = {"t", i}, .fence = {}});
     scheduler.open(lane);
-    scheduler.feed(*lane, block("t", i, kUnits));
+    scheduler.feed(*lane, block("t", i, (kUnits / workers + 2) * kOfUnit));
   }
   for (LaneUnit& unit : units) scheduler.next(unit, *slots.emplace_back(&scheduler.add_worker()));
   const auto single = std::make_shared<LaneState>(*topic, OwnedPartition{.at = {"t", workers}, .fence = {}});
@@ -100,7 +100,7 @@ bool starts_beside_many() {
     while (steady_clock::now() < began + i * 20us) continue;  // what a unit takes
     const auto which = static_cast<std::size_t>(i % workers);
     UnitResult result;
-    result.verdicts.assign(1, Verdict{.kind = Verdict::Kind::settled});
+    result.verdicts.assign(units[which].works.size(), Verdict{.kind = Verdict::Kind::settled});
     scheduler.finish(units[which], {result}, *slots[which]);
     scheduler.next(units[which], *slots[which]);
     if (units[which].lane == single) return true;

@@ -297,6 +297,32 @@ TEST_F(SuspectsTest, that_kill_again_and_again_are_dead_letters_in_each_mode) {
   }
 }
 
+/// The process lives when it gives its partitions up, and so does one that goes on with others.
+TEST_F(SuspectsTest, that_outlast_a_stop_have_killed_nobody) {
+  publish(0, 1);
+  die_of(0, {0}, true);
+  Config c = config();
+  c.consumer.drain_timeout = 10ms;
+  struct Door {
+    std::atomic<bool> entered{false}, open{false};
+  };
+  const auto door = std::make_shared<Door>();
+  Consumer app(c, Backends{broker, inbox});
+  const auto slow = [door](const Message&, Context&) {
+    door->entered = true;
+    EXPECT_TRUE(eventually([&] { return door->open.load(); }, 30s));
+  };
+  // Without a transaction, which a claim would wait for.
+  app.topic("t", Pipeline(slow) | limit(8) | dead_letter()).handle_signals(false).logger(logger);
+  std::thread thread([&] { app.run(); });
+  EXPECT_TRUE(eventually([&] { return door->entered.load(); }));
+  app.stop();
+  thread.join();
+  EXPECT_THAT(text.str(), HasSubstr("handler_not_stopping"));
+  EXPECT_THAT(suspects(), ElementsAre(ports::Suspect{0, 1})) << "only the process that died counts";
+  door->open = true;
+}
+
 /// With dead_letter() or parked, after the last owner stopped or died.
 TEST_F(SuspectsTest, that_were_buried_do_not_run_when_they_are_read_again) {
   for (const Mode mode : {Mode::transactional, Mode::leased, Mode::by_offset}) {

@@ -184,7 +184,8 @@ TEST(TokenDomain, a_gap_in_the_log_ends_all_starts_with_one_clear_error) {
   cluster.topic->away(false);
   EXPECT_TRUE(eventually([&] { return !a->halted().empty(); }));
   EXPECT_NE(a->halted().find("no snapshot reaches that far"), std::string::npos) << a->halted();
-  EXPECT_NE(a->halted().find("set those limits again: turnstile limits set --ahead psp 2"), std::string::npos)
+  EXPECT_NE(a->halted().find("set them again before the members start: turnstile limits set --ahead psp 2"),
+            std::string::npos)
       << a->halted();
   EXPECT_TRUE(held.front().lost().stop_requested());
   held.clear();

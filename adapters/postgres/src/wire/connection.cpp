@@ -257,8 +257,9 @@ void Connection::wait(short events) {
     if (ready > 0) break;
     if (ready < 0 && errno != EINTR) fail();
     if (next == next_look && steady_clock::now() >= next_look) {
-      look_();
-      next_look = steady_clock::now() + pause_;
+      const Looked looked = look_();
+      next_look = steady_clock::now() + looked.again;
+      if (looked.helped) until = steady_clock::now() + slice;
       continue;
     }
     if (ready < 0 || next != until) continue;

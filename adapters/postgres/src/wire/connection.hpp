@@ -57,9 +57,14 @@ class Connection {
   /// the server accepts a new connection, because a handler's statement may be slow. It tries a new connection after
   /// every two connect_timeouts.
   void patience(std::optional<std::chrono::milliseconds> most) noexcept { patience_ = most; }
-  /// While the server is silent, the waiting thread calls `look` after each `pause`. `look` must not use this
-  /// connection, and must not throw. Null: none.
-  void while_waiting(std::chrono::milliseconds pause, std::function<void()> look) noexcept {
+  /// What `look` did, and when it wants to be called again.
+  struct Looked {
+    std::chrono::milliseconds again{};
+    bool helped = false;  ///< it removed what the server waited for: the time of patience() begins anew
+  };
+  /// While the server is silent, the waiting thread calls `look` after `pause`, and again as it asks. `look` must not
+  /// use this connection, and must not throw. Null: none.
+  void while_waiting(std::chrono::milliseconds pause, std::function<Looked()> look) noexcept {
     pause_ = pause;
     look_ = std::move(look);
   }
@@ -107,7 +112,7 @@ class Connection {
   std::vector<std::string> client_settings_;
   std::optional<std::chrono::milliseconds> patience_;
   std::chrono::milliseconds pause_{};
-  std::function<void()> look_;
+  std::function<Looked()> look_;
   bool lost_ = false;
   bool condemned_ = false;
   bool ended_nothing_ = false;

@@ -15,6 +15,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kPatience{2'000};
 constexpr milliseconds kShortestPause{20};
 constexpr milliseconds kLongestPause{5'000};
+constexpr milliseconds kSoon{50};
 constexpr const char* kAdvisory = "an advisory lock";  // in kBlockers too
 
 // Both queries return: the locked object, whether the lock is held already, pid, application, user, state, seconds.
@@ -61,20 +62,27 @@ SELECT n.nspname || '.' || c.relname, bool_or(l.granted), l.pid, coalesce(nullif
  GROUP BY n.nspname, c.relname, l.pid, a.application_name, a.usename, a.state
  ORDER BY 2 DESC, 7 DESC NULLS LAST, 1, 3 LIMIT 3)";
 
-/// Ends the sessions that directly block session $1 in the statement $2, and have stood still for $3 ms. Returns pid,
-/// application, user, state, seconds. A pooler shows this client another pid than the session's, so the statement is
-/// compared, too. The server keeps at least its first 99 bytes. Sessions that lock the whole table are left alone: they
-/// are an operator's.
+/// Ends the sessions that block session $1 in the statement $2, or another session in it that blocks $1, and have stood
+/// still for $3 ms. Returns pid, application, user, state, seconds. A pooler shows this client another pid than the
+/// session's, so the statement is compared, too. The server keeps at least its first 99 bytes. Sessions that lock the
+/// whole table are left alone: they are an operator's. So are those in COMMIT: what they wait for, the statement would
+/// wait for as well, and a COMMIT that waits for a replica would become visible without it.
 constexpr const char* kEndStuck = R"(
-WITH stuck AS MATERIALIZED (
-  SELECT a.pid, a.application_name, a.usename, a.state, a.xact_start
-    FROM pg_catalog.pg_stat_activity w
+WITH RECURSIVE waiting (pid) AS (
+  SELECT $1::integer
+  UNION
+  SELECT b.pid FROM waiting w CROSS JOIN LATERAL unnest(pg_catalog.pg_blocking_pids(w.pid)) AS b (pid)
+    JOIN pg_catalog.pg_stat_activity a ON a.pid = b.pid AND left(a.query, 99) = left($2, 99)
+), stuck AS MATERIALIZED (
+  SELECT DISTINCT a.pid, a.application_name, a.usename, a.state, a.xact_start
+    FROM waiting
+    JOIN pg_catalog.pg_stat_activity w ON w.pid = waiting.pid
    CROSS JOIN LATERAL unnest(pg_catalog.pg_blocking_pids(w.pid)) AS b (pid)
     JOIN pg_catalog.pg_stat_activity a ON a.pid = b.pid AND a.usesysid = w.usesysid AND a.datid = w.datid
-   WHERE w.pid = $1::integer AND w.usename = current_user AND w.datname = current_database()
-     AND left(w.query, 99) = left($2, 99)
-     AND EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE l.pid = w.pid AND NOT l.granted AND l.locktype IN ('transactionid', 'tuple'))
-     AND a.wait_event_type IS DISTINCT FROM 'Lock'
+   WHERE w.usename = current_user AND w.datname = current_database() AND left(w.query, 99) = left($2, 99)
+     AND EXISTS (SELECT FROM pg_catalog.pg_locks l
+                  WHERE l.pid = w.pid AND NOT l.granted AND l.locktype IN ('transactionid', 'tuple'))
+     AND a.wait_event_type IS DISTINCT FROM 'Lock' AND a.query NOT ILIKE 'commit%'
      AND greatest(a.state_change, a.query_start) < clock_timestamp() - $3::bigint * interval '1 millisecond'
 )
 SELECT pid, coalesce(nullif(application_name, ''), 'a session'), usename, coalesce(state, ''),
@@ -114,16 +122,20 @@ std::string sentence(const Result& rows) {
 }  // namespace
 
 LockWatch::LockWatch(const PostgresSettings& settings, Connection& connection, milliseconds lock_timeout, Cut cut)
-    : settings_(settings), watched_(connection), cut_(std::move(cut)) {
-  // Twice in each wait.
-  watched_.while_waiting(std::clamp(lock_timeout / 3, kShortestPause, kLongestPause), [this] { look(); });
+    : settings_(settings),
+      watched_(connection),
+      cut_(std::move(cut)),
+      pause_(std::clamp(lock_timeout / 3, kShortestPause, kLongestPause)),  // twice in each wait
+      soon_(pause_) {
+  watched_.while_waiting(pause_, [this] { return look(); });
 }
 
 LockWatch::~LockWatch() { watched_.while_waiting({}, {}); }
 
 void LockWatch::tell(milliseconds pause, std::function<void(const std::string&)> told) {
   told_ = std::move(told);
-  watched_.while_waiting(pause, [this] { look(); });
+  pause_ = soon_ = pause;
+  watched_.while_waiting(pause_, [this] { return look(); });
 }
 
 Connection& LockWatch::own() {
@@ -136,26 +148,37 @@ Connection& LockWatch::own() {
   return *own_;
 }
 
-void LockWatch::look() noexcept {
-  if (failed_) return;
+Connection::Looked LockWatch::look() noexcept {
+  bool helped = false;
+  if (failed_) return {pause_, helped};
   try {
-    if (stuck_) end_stuck();
+    // The server may wait for the next session only some time after this one has ended.
+    helped = stuck_ && end_stuck();
+    soon_ = helped ? std::min(kSoon, pause_) : std::min(2 * soon_, pause_);
     const std::array<std::string, 1> waiting{std::to_string(PQbackendPID(watched_.raw()))};
     auto found = sentence(ask(own(), kBlockers, waiting));
-    if (found.empty()) return;
-    seen_ = std::move(found);
-    if (told_) told_(seen_);
+    if (!found.empty()) {
+      seen_ = std::move(found);
+      if (told_) told_(seen_);
+    }
   } catch (...) {
     failed_ = true;
     own_.reset();
   }
+  return {soon_, helped};
 }
 
-void LockWatch::end_stuck() {
+bool LockWatch::end_stuck() {
   const std::array<std::string, 3> stuck{std::to_string(PQbackendPID(watched_.raw())), stuck_->blocked,
                                          std::to_string(stuck_->after.count())};
-  const Result ended = ask(own(), kEndStuck, stuck);
-  for (int row = 0; row < PQntuples(ended.get()); ++row) stuck_->on_ended(session_in(ended, row, 0));
+  const Result rows = ask(own(), kEndStuck, stuck);
+  bool helped = false;
+  for (int row = 0; row < PQntuples(rows.get()); ++row) {
+    if (!ended_.insert(PQgetvalue(rows.get(), row, 0)).second) continue;
+    helped = true;
+    stuck_->on_ended(session_in(rows, row, 0));
+  }
+  return helped;
 }
 
 std::string LockWatch::holders(Wanted wanted) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "turnstile/config.hpp"
@@ -49,8 +50,9 @@ class LockWatch {
   [[nodiscard]] std::string holders(Wanted wanted);
 
  private:
-  void look() noexcept;
-  void end_stuck();
+  Connection::Looked look() noexcept;
+  /// Whether it ended a session that it had not ended before.
+  bool end_stuck();
 
   /// Opens its own connection, unless it has one.
   Connection& own();
@@ -59,10 +61,13 @@ class LockWatch {
   Connection& watched_;
   Cut cut_;
   std::unique_ptr<Connection> own_;
-  bool failed_ = false;  ///< it could not ask the server, and does not try again
+  std::chrono::milliseconds pause_;
+  std::chrono::milliseconds soon_;  ///< the pause after sessions were ended: others may block the statement next
+  bool failed_ = false;             ///< it could not ask the server, and does not try again
   std::string seen_;
   std::function<void(const std::string&)> told_;
   std::optional<StuckSessions> stuck_;
+  std::set<std::string> ended_;  ///< pids; they may take some time to end
 };
 
 }  // namespace turnstile::postgres

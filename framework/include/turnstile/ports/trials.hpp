@@ -43,11 +43,12 @@ class Trials {
   /// A partition that its owner releases.
   struct Release {
     Fence fence;  ///< the fence of its owner
-    /// Whether the successor may trust the partition's state. False: the successor must be as careful as this owner
-    /// was.
+    /// Whether the successor may trust the partition's state. False: the successor must be careful. Messages of the
+    /// partition may then still run, and their transactions are not waited for.
     bool is_proved = true;
   };
-  /// The owner stops: nothing of these partitions runs any more. A partition whose epoch is over is ignored.
+  /// The owner lives, and gives these partitions up: what it has begun is not suspected. A partition whose epoch is over
+  /// is ignored.
   virtual void release(std::span<const Release> partitions) = 0;
 };
 
