@@ -298,7 +298,7 @@ void Engine::release(const std::vector<LanePtr>& lanes, bool lost) {
   for (const auto& at : ended) logs_.released(at);
 }
 
-/// Nothing of these lanes runs any more: their next owners need not suspect that a message has killed this process.
+/// This process lives, so the next owners of these lanes need not suspect that a message has killed it.
 void Engine::give_up(const std::vector<LanePtr>& lanes) {
   std::vector<ports::Trials::Release> released;
   shared_->scheduler.locked([&] {
@@ -307,8 +307,8 @@ void Engine::give_up(const std::vector<LanePtr>& lanes) {
       const bool admitted = place.fence || !lane->topic.needs_store();
       if (!place.guard || !admitted) continue;
       const auto position = std::max(lane->lane.position(), lane->start);
-      // A handler that outlasts drain_timeout has killed nobody. But nothing is proved of it, and its transaction has the
-      // fence that a full release would wait for.
+      // A handler that outlasts drain_timeout has killed no process. But nothing is proved of its message, and a full
+      // release would wait for its transaction.
       const bool runs = lane->lane.running() > 0;
       released.push_back({*place.guard, !runs && (!place.suspicion || position >= place.suspicion->until)});
     }
