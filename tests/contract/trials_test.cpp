@@ -62,6 +62,17 @@ TEST_P(TrialsContract, an_owner_that_was_careful_to_the_end_leaves_its_care) {
   EXPECT_THAT(take_over(second.fence), IsEmpty()) << "nothing ran any more";
 }
 
+/// A handler that does not end in time. Its transaction has the partition.
+TEST_P(TrialsContract, an_owner_that_leaves_while_a_message_runs_has_not_died) {
+  const Fence first = next_owner().fence;
+  begin(first, {7}, true);
+  const auto open = store().open_session();
+  admit(*open, scope(first), entries({"m"}));
+  release(first, false);
+  open->rollback();
+  EXPECT_THAT(take_over(next_owner().fence), IsEmpty());
+}
+
 TEST_P(TrialsContract, what_was_running_is_suspect_and_what_ran_alone_has_killed) {
   const Fence first = next_owner().fence;
   begin(first, {3, 4, 9});

@@ -136,8 +136,7 @@ void PollLoopState::revoked(const TopicPartition& at) {
     topic->second->runner.forget(at);
 }
 
-/// Nothing of these partitions runs any more: their next owners need not suspect that a message has killed this
-/// process.
+/// This process lives, so the next owners of these partitions need not suspect that a message has killed it.
 void PollLoopState::release(std::span<const TopicPartition> partitions) {
   std::vector<ports::Trials::Release> released;
   std::vector<ports::WatermarkUpdate> watermarks;
