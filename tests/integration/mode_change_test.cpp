@@ -40,6 +40,7 @@ TEST(ModeChange, a_message_that_runs_in_mode_leased_does_not_run_in_another_mode
     });
   });
   EXPECT_TRUE(fresh.says("assigned 1 partitions")) << fresh.log_text();
+  EXPECT_TRUE(old.says("assigned 1 partitions")) << "it ends if it claims a partition later than the other one runs";
   for (std::int32_t partition : {0, 1}) {
     OwnedMessage message;
     message.topic = world.topic();

@@ -46,6 +46,11 @@ class PostgresStuckSessions : public PostgresRoleTest {
     auto client = std::make_unique<FrozenClient>(url);
     client->send("BEGIN");
     client->send(lock);
+    client->send("SELECT 1 AS has_the_lock");
+    EXPECT_TRUE(eventually([&] {
+      return sql().one("SELECT query FROM pg_stat_activity WHERE pid = " + std::to_string(client->pid())) ==
+             "SELECT 1 AS has_the_lock";
+    }));
     return client;
   }
   /// Waits until the server waits for the client in this way.
@@ -149,7 +154,7 @@ CREATE CONSTRAINT TRIGGER take_long AFTER INSERT ON effect INITIALLY DEFERRED FO
 TEST_F(PostgresStuckSessions, one_that_sends_statements_is_left_alone) {
   Sql moves(schema_->url());
   moves.exec("BEGIN; SELECT 1 FROM fence FOR SHARE");
-  auto claimed = std::async(std::launch::async, [&] { return claim(1500ms, 600ms); });
+  auto claimed = std::async(std::launch::async, [&] { return claim(4500ms, 1400ms); });
   while (claimed.wait_for(0s) != std::future_status::ready) moves.exec("SELECT pg_sleep(0.05)");
   EXPECT_THAT(message_of<StoreBusy>([&] { claimed.get(); }),
               HasSubstr("pid " + std::to_string(moves.backend_pid()) + " ("));
