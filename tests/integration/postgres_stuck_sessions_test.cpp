@@ -60,6 +60,14 @@ class PostgresStuckSessions : public PostgresRoleTest {
                        std::to_string(client.pid())) == event;
     }));
   }
+  /// An owner whose process is frozen, or dead, while this statement waits in this way.
+  std::unique_ptr<FrozenClient> stuck_in(const std::string& statement, const std::string& event,
+                                         const std::optional<std::string>& argument = {}) {
+    auto client = owner(schema_->url());
+    client->send(statement, argument);
+    await(*client, event);
+    return client;
+  }
   bool lives(int pid) {
     return !sql().column("SELECT 1 FROM pg_stat_activity WHERE pid = " + std::to_string(pid)).empty();
   }
@@ -75,9 +83,7 @@ class PostgresStuckSessions : public PostgresRoleTest {
 };
 
 TEST_F(PostgresStuckSessions, a_claim_ends_one_that_sends_a_large_result) {
-  const auto client = owner(schema_->url());
-  client->send("SELECT repeat('x', 1000) FROM generate_series(1, 100000)");
-  await(*client, "ClientWrite");
+  const auto client = stuck_in("SELECT repeat('x', 1000) FROM generate_series(1, 100000)", "ClientWrite");
   EXPECT_EQ(claim(3s, 200ms).fence.epoch.value, fence_.epoch.value + 1);
   ASSERT_EQ(ended_.size(), 1U);
   EXPECT_THAT(ended_.front(), HasSubstr("pid " + std::to_string(client->pid()) + " ("));
@@ -86,9 +92,7 @@ TEST_F(PostgresStuckSessions, a_claim_ends_one_that_sends_a_large_result) {
 }
 
 TEST_F(PostgresStuckSessions, a_claim_ends_one_that_receives_a_large_argument) {
-  const auto client = owner(schema_->url());
-  client->send("SELECT length($1)", std::string(64'000'000, 'x'));
-  await(*client, "ClientRead");
+  const auto client = stuck_in("SELECT length($1)", "ClientRead", std::string(64'000'000, 'x'));
   EXPECT_EQ(claim(3s, 200ms).fence.epoch.value, fence_.epoch.value + 1);
   EXPECT_EQ(ended_.size(), 1U);
   EXPECT_TRUE(gone(client->pid()));
@@ -96,9 +100,7 @@ TEST_F(PostgresStuckSessions, a_claim_ends_one_that_receives_a_large_argument) {
 
 /// Of a process that was killed, too: the server does not look at the connection before the statement ends.
 TEST_F(PostgresStuckSessions, a_claim_ends_one_whose_statement_overruns) {
-  const auto client = owner(schema_->url());
-  client->send("SELECT pg_sleep(3600)");
-  await(*client, "PgSleep");
+  const auto client = stuck_in("SELECT pg_sleep(3600)", "PgSleep");
   EXPECT_EQ(claim(3s, 200ms).fence.epoch.value, fence_.epoch.value + 1);
   EXPECT_EQ(ended_.size(), 1U);
 }
@@ -107,9 +109,7 @@ TEST_F(PostgresStuckSessions, a_claim_ends_one_whose_statement_overruns) {
 TEST_F(PostgresStuckSessions, a_claim_ends_many_without_a_pause_for_each) {
   std::vector<std::unique_ptr<FrozenClient>> clients;
   for (int i = 0; i < 8; ++i) {
-    clients.push_back(owner(schema_->url()));
-    clients.back()->send("SELECT pg_sleep(3600)");
-    await(*clients.back(), "PgSleep");
+    clients.push_back(stuck_in("SELECT pg_sleep(3600)", "PgSleep"));
   }
   const auto began = std::chrono::steady_clock::now();
   EXPECT_EQ(claim(3s, 200ms).fence.epoch.value, fence_.epoch.value + 1);
@@ -119,9 +119,7 @@ TEST_F(PostgresStuckSessions, a_claim_ends_many_without_a_pause_for_each) {
 
 /// A process that gave a claim up leaves it in the server's queue until its lock timeout.
 TEST_F(PostgresStuckSessions, a_claim_behind_another_claim_ends_those_before_both) {
-  const auto client = owner(schema_->url());
-  client->send("SELECT pg_sleep(3600)");
-  await(*client, "PgSleep");
+  const auto client = stuck_in("SELECT pg_sleep(3600)", "PgSleep");
   const TopicPartition at{"payments", 0};
   auto first = std::async(std::launch::async, [&] {
     return store_->partitions().claim_partitions("group", {&at, 1}, 20s).front();

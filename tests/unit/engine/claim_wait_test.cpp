@@ -50,6 +50,14 @@ class ClaimWait : public EngineTest {
     c.topics["t"].handler_timeout = handler_timeout;
     return c;
   }
+  /// Runs the consumer until it has tried so many claims.
+  void run(Consumer& app, EndsSessions& store, std::size_t claims) {
+    app.handle_signals(false).logger(logger);
+    auto thread = start(app);
+    EXPECT_TRUE(eventually([&] { return store.stuck_after().size() >= claims; }));
+    app.stop();
+    thread.join();
+  }
   void expect_told(const std::string& claimed) {
     EXPECT_THAT(log_text(),
                 AllOf(HasSubstr("pid 4711 (turnstile as app, active for 36 s) kept this consumer from claiming " +
@@ -62,11 +70,8 @@ TEST_F(ClaimWait, ends_a_session_that_stands_still_for_longer_than_a_handler_may
   for (const int busy : {0, 1}) {  // the second time, the keeper claims
     const auto store = std::make_shared<EndsSessions>(inbox, busy);
     Consumer app(with_timeout(20s), Backends{broker, store});
-    app.topic("t", nothing()).handle_signals(false).logger(logger);
-    auto thread = start(app);
-    EXPECT_TRUE(eventually([&] { return store->stuck_after().size() > static_cast<std::size_t>(busy); }));
-    app.stop();
-    thread.join();
+    app.topic("t", nothing());
+    run(app, *store, static_cast<std::size_t>(busy) + 1);
     EXPECT_THAT(store->stuck_after(), Each(23s));
   }
   expect_told("t[0]");
@@ -78,11 +83,8 @@ TEST_F(ClaimWait, of_several_partitions_waits_for_the_slowest_handler) {
   Config c = with_timeout(20s);
   c.topics["u"].handler_timeout = 25s;
   Consumer app(c, Backends{broker, store});
-  app.topic("t", nothing()).topic("u", nothing()).handle_signals(false).logger(logger);
-  auto thread = start(app);
-  EXPECT_TRUE(eventually([&] { return !store->stuck_after().empty(); }));
-  app.stop();
-  thread.join();
+  app.topic("t", nothing()).topic("u", nothing());
+  run(app, *store, 1);
   EXPECT_THAT(store->stuck_after(), Each(28s));
   expect_told("t[0] or another of 4 partitions");
 }

@@ -78,7 +78,7 @@ TEST(SchedulerCrowd, a_few_messages_start_when_one_of_the_short_transactions_has
 /// More short transactions run than there are processors, and each worker goes on with the next one. Returns whether a
 /// single message of another partition starts among them within 20 ms.
 bool starts_beside_many() {
-  constexpr int kUnits = 1'000, kOfUnit = 16;  // a unit of single messages has so many at most
+  constexpr int kUnits = 1'000, kOfUnit = 16;  // the most messages of a unit of single messages
   const auto run_log = quiet_log();
   Scheduler scheduler(Window{}, run_log, [] {});
   const auto topic = transactional_topic(run_log, nullptr, 1);
