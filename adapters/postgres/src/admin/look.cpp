@@ -33,6 +33,11 @@ void look_at_server(const ServerReport& server, Findings& findings) {
   const std::string who = fmt::format("{} as {}", server.version, server.user);
   if (server.version_number < kOldestServer) {
     findings.problem("PostgreSQL", fmt::format("{}: too old", who), "use PostgreSQL 13 or later");
+  } else if (!server.writable) {
+    findings.problem("PostgreSQL",
+                     fmt::format("{}: accepts no writes; it is a standby, or default_transaction_read_only is on", who),
+                     "name the primary in postgres.url, or list all hosts, separated by commas: Turnstile then uses the "
+                     "host that accepts writes");
   } else {
     findings.ok("PostgreSQL", who);
   }
@@ -267,7 +272,8 @@ void look_at(const Config& config, Findings& findings) {
   look_at_rights(settings, server, findings);
   if (schema == Schema::unknown || !server.missing_rights.empty()) return;
   section("inbox", [&] { look_at_retention(*admin, findings); });
-  section("clock", [&] { look_at_clock(*admin, findings); });
+  // Comparing the clocks records the result.
+  if (server.writable) section("clock", [&] { look_at_clock(*admin, findings); });
   section("dead letters and claims", [&] {
     const auto waiting = admin->waiting();
     look_at_dead(waiting, findings);

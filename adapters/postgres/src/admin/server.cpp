@@ -16,6 +16,7 @@ ServerReport Admin::server() {
     report.version_number = session_->server_version();
     report.version = session_->run("SELECT current_setting('server_version')").get<std::string>(0, 0);
     report.user = session_->user();
+    report.writable = !session_->run("SELECT current_setting('transaction_read_only')::boolean").get<bool>(0, 0);
     report.grants = grants(session_->schema(), report.user);
     const Arguments schema{session_->schema()};
     report.schema_exists =

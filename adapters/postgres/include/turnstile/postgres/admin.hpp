@@ -204,6 +204,7 @@ struct ServerReport {
   std::string version;         ///< "15.18 (Debian 15.18-0+deb12u1)"
   int version_number = 0;      ///< 150018
   std::string user;            ///< the role of the connection
+  bool writable = false;       ///< false for a standby, and with default_transaction_read_only
   bool schema_exists = false;  ///< whether the schema exists
   /// Rights that a consumer lacks: "INSERT on inbox". Tables and columns that do not exist are left out.
   std::vector<std::string> missing_rights;
