@@ -23,9 +23,8 @@ namespace turnstile::test {
 class OwnPostgres {
  public:
   OwnPostgres() {
-    char folder[] = "/tmp/turnstile-pg-XXXXXX";
-    if (::mkdtemp(folder) == nullptr) throw std::runtime_error("no folder in /tmp");
-    root_ = folder;
+    root_ = (std::filesystem::temp_directory_path() / "turnstile-pg-XXXXXX").string();
+    if (::mkdtemp(root_.data()) == nullptr) throw std::runtime_error("no folder " + root_);
     run("start");
     std::ifstream answer(root_ + "/answer");
     std::string line;

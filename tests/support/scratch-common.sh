@@ -27,16 +27,28 @@ within() {
   done
 }
 
+# Sets `state` and `parent` of a process; fails if it does not exist (any more). Without a program, because it runs for each process of
+# the machine. The file: pid (name) state parent …
+look_at() {
+  local line
+  { read -r line <"/proc/$1/stat"; } 2>/dev/null || return 1
+  read -r state parent _ <<<"${line##*) }"
+}
+
 # The process runs, and is no zombie that nobody has collected yet.
-alive() { [[ -r /proc/$1/stat ]] && ! grep -q '^State:\sZ' "/proc/$1/status" 2>/dev/null; }
+alive() {
+  local state parent
+  look_at "$1" && [[ $state != Z ]]
+}
 gone() { ! alive "$1"; }
 
 # SIGSTOP has arrived at each of these processes, which takes a moment after `kill` has returned.
 stopped() {
-  local pid
+  local pid state parent
   for pid in "$@"; do
-    gone "$pid" || grep -q '^State:\sT' "/proc/$pid/status" 2>/dev/null || return 1
+    look_at "$pid" && [[ $state != [TtZ] ]] && return 1
   done
+  return 0
 }
 
 # Stops each of these processes (SIGSTOP), and returns when it does nothing more.
