@@ -442,8 +442,7 @@ TEST_F(CliDoctor, what_cannot_be_looked_at_on_a_read_only_server_does_not_hide_t
   const std::string url = with_parameter(url_, "options", "-c default_transaction_read_only=on");
   const auto doctor = cli_.run("doctor", "--postgres", url);
   EXPECT_EQ(doctor.code, 1);
-  EXPECT_THAT(doctor.out,
-              ContainsRegex("PROBLEM +PostgreSQL +.*accepts no writes.*name the primary in postgres.url"));
+  EXPECT_THAT(doctor.out, ContainsRegex("PROBLEM +PostgreSQL +.*accepts no writes.*name the primary in postgres.url"));
   EXPECT_THAT(doctor.out, Not(HasSubstr("clock")));
   EXPECT_THAT(doctor.out, ContainsRegex("ok +dead letters"));
   EXPECT_THAT(doctor.out, ContainsRegex("ok +outbox"));

@@ -34,10 +34,11 @@ void look_at_server(const ServerReport& server, Findings& findings) {
   if (server.version_number < kOldestServer) {
     findings.problem("PostgreSQL", fmt::format("{}: too old", who), "use PostgreSQL 13 or later");
   } else if (!server.writable) {
-    findings.problem("PostgreSQL",
-                     fmt::format("{}: accepts no writes; it is a standby, or default_transaction_read_only is on", who),
-                     "name the primary in postgres.url, or list all hosts, separated by commas: Turnstile then uses the "
-                     "host that accepts writes");
+    findings.problem(
+        "PostgreSQL",
+        fmt::format("{}: accepts no writes; it is a standby, or default_transaction_read_only is on", who),
+        "name the primary in postgres.url, or list all hosts, separated by commas: Turnstile then uses the "
+        "host that accepts writes");
   } else {
     findings.ok("PostgreSQL", who);
   }
