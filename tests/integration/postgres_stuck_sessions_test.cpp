@@ -105,6 +105,22 @@ TEST_F(PostgresStuckSessions, a_claim_ends_one_whose_statement_overruns) {
   EXPECT_EQ(ended_.size(), 1U);
 }
 
+/// Only the role that logged in may end its sessions, and see their statements.
+TEST_F(PostgresStuckSessions, a_claim_ends_one_whose_connection_begins_with_another_role) {
+  const std::string acts = app_->name() + "_acts";
+  sql().exec("CREATE ROLE " + acts + "; GRANT " + acts + " TO " + app_->name() + "; ALTER ROLE " + app_->name() +
+             " SET role = '" + acts + "'");
+  sql().exec(least_rights(schema_->name(), acts));
+  const std::shared_ptr<void> end(nullptr, [&](void*) { sql().exec("DROP OWNED BY " + acts + "; DROP ROLE " + acts); });
+  open(app_->settings());
+  const auto client = owner(app_->url());
+  client->send("SELECT pg_sleep(3600)");
+  await(*client, "PgSleep");
+  EXPECT_EQ(claim(3s, 200ms).fence.epoch.value, fence_.epoch.value + 1);
+  EXPECT_EQ(ended_.size(), 1U);
+  EXPECT_TRUE(gone(client->pid()));
+}
+
 /// The server waits for one of them after another.
 TEST_F(PostgresStuckSessions, a_claim_ends_many_without_a_pause_for_each) {
   std::vector<std::unique_ptr<FrozenClient>> clients;

@@ -79,7 +79,7 @@ WITH RECURSIVE waiting (pid) AS (
     JOIN pg_catalog.pg_stat_activity w ON w.pid = waiting.pid
    CROSS JOIN LATERAL unnest(pg_catalog.pg_blocking_pids(w.pid)) AS b (pid)
     JOIN pg_catalog.pg_stat_activity a ON a.pid = b.pid AND a.usesysid = w.usesysid AND a.datid = w.datid
-   WHERE w.usename = current_user AND w.datname = current_database() AND left(w.query, 99) = left($2, 99)
+   WHERE w.usename = session_user AND w.datname = current_database() AND left(w.query, 99) = left($2, 99)
      AND EXISTS (SELECT FROM pg_catalog.pg_locks l
                   WHERE l.pid = w.pid AND NOT l.granted AND l.locktype IN ('transactionid', 'tuple'))
      AND a.wait_event_type IS DISTINCT FROM 'Lock' AND a.query NOT ILIKE 'commit%'
@@ -144,6 +144,8 @@ Connection& LockWatch::own() {
     quick.connect_timeout = std::min(quick.connect_timeout, kPatience);
     own_ = std::make_unique<Connection>(quick, cut_);
     own_->patience(kPatience);
+    // A session belongs to the role that logged in, and only that role sees it whole and may end it.
+    ask(*own_, "SET ROLE NONE", std::array<std::string, 0>{});
   }
   return *own_;
 }
