@@ -73,5 +73,6 @@ GRANT SELECT, INSERT, DELETE ON :"schema".producer_response TO :"role";
 -- DELETE: for trials that have ended, and for suspects that are settled.
 GRANT SELECT, INSERT, UPDATE (offsets, alone, epoch, incarnation), DELETE ON :"schema".trial TO :"role";
 GRANT SELECT, INSERT, UPDATE (incarnation, deaths, epoch, died_at), DELETE ON :"schema".suspect TO :"role";
+GRANT SELECT, INSERT, DELETE ON :"schema".outlasting TO :"role";
 -- All of it: circuit breakers of consumers pause topics. An operator with this role can pause and resume.
 GRANT SELECT, INSERT, UPDATE (by_whom, why, began_at, until), DELETE ON :"schema".pause TO :"role";

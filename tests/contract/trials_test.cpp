@@ -11,6 +11,9 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
+constexpr std::chrono::hours kLong{1};
+constexpr std::chrono::milliseconds kNone{0};
+
 class TrialsContract : public InboxContract {
  protected:
   void SetUp() override {
@@ -33,6 +36,11 @@ class TrialsContract : public InboxContract {
   }
   void release(const Fence& fence, bool is_proved = true) {
     const ports::Trials::Release released{fence, is_proved};
+    trials_->release({&released, 1});
+  }
+  /// The owner gives the partition up while its handlers run, and goes on.
+  void give_up(const Fence& fence, std::chrono::milliseconds runs_for) {
+    const ports::Trials::Release released{.fence = fence, .is_proved = false, .runs_for = runs_for};
     trials_->release({&released, 1});
   }
 
@@ -70,6 +78,65 @@ TEST_P(TrialsContract, an_owner_that_leaves_while_a_message_runs_has_not_died) {
   admit(*open, scope(first), entries({"m"}));
   release(first, false);
   open->rollback();
+  EXPECT_THAT(take_over(next_owner().fence), IsEmpty());
+}
+
+TEST_P(TrialsContract, what_outlasts_its_owner_kills_it_only_if_it_does_not_end) {
+  const Fence first = next_owner().fence;
+  begin(first, {7}, true);
+  give_up(first, kLong);
+  const Fence second = next_owner().fence;
+  EXPECT_THAT(take_over(second), IsEmpty()) << "its process may live";
+  begin(second, {7}, true);
+  give_up(second, kNone);
+  const Fence third = next_owner().fence;
+  EXPECT_THAT(take_over(third), ElementsAre(ports::Suspect{7, 1})) << "the second one has died";
+  EXPECT_THAT(take_over(third), ElementsAre(ports::Suspect{7, 1})) << "once";
+  end(first, {7}, {});
+  give_up(first, kNone);
+  EXPECT_THAT(take_over(next_owner().fence), ElementsAre(ports::Suspect{7, 1})) << "the first one has not";
+}
+
+TEST_P(TrialsContract, each_owner_that_dies_of_what_outlasts_it_counts) {
+  for (int owner = 0; owner < 3; ++owner) {
+    const Fence fence = next_owner().fence;
+    begin(fence, {7}, true);
+    give_up(fence, kNone);
+  }
+  const Fence careful = next_owner().fence;
+  begin(careful, {7, 8});
+  give_up(careful, kNone);
+  EXPECT_THAT(take_over(next_owner().fence), ElementsAre(ports::Suspect{7, 3}, ports::Suspect{8, 0}));
+}
+
+TEST_P(TrialsContract, what_outlasts_an_owner_that_stops_has_not_killed_it) {
+  const Fence first = next_owner().fence;
+  begin(first, {7}, true);
+  give_up(first, kNone);  // a rebalance; then the process stops
+  release(first, false);
+  EXPECT_THAT(take_over(next_owner().fence), IsEmpty());
+}
+
+TEST_P(TrialsContract, what_outlasts_an_owner_and_is_settled_by_another_one_is_no_suspect) {
+  const Fence first = next_owner().fence;
+  begin(first, {7}, true);
+  begin(first, {8, 9});
+  give_up(first, kNone);
+  const Fence second = next_owner().fence;
+  begin(second, {7, 8});
+  end(second, {7, 8}, std::vector<Offset>{7, 8});
+  const Fence third = next_owner().fence;
+  EXPECT_THAT(take_over(third), ElementsAre(ports::Suspect{8, 0}, ports::Suspect{9, 0}))
+      << "what ran together is settled together";
+  give_up(third, kNone);
+}
+
+TEST_P(TrialsContract, what_outlasts_an_owner_is_forgotten_once_a_later_one_has_nothing_to_prove) {
+  const Fence first = next_owner().fence;
+  begin(first, {7}, true);
+  give_up(first, kNone);
+  release(next_owner().fence);
+  next_owner();
   EXPECT_THAT(take_over(next_owner().fence), IsEmpty());
 }
 

@@ -57,6 +57,12 @@ struct TrialRow {
   bool alone = false;
 };
 
+/// A trial whose owner gave the partition up while it ran.
+struct OutlastingRow {
+  TrialRow trial;
+  std::chrono::steady_clock::time_point ends_by;
+};
+
 struct SuspectRow {
   std::int32_t incarnation = 0;
   int deaths = 0;
@@ -109,6 +115,7 @@ struct MemoryInbox::Tables {
   std::map<InboxKey, ClaimRow> claims;
   std::map<std::pair<std::int32_t, Offset>, TrialRow> trials;      ///< by slot and first offset
   std::map<std::pair<std::int32_t, Offset>, SuspectRow> suspects;  ///< by slot and offset
+  std::multimap<std::int32_t, OutlastingRow> outlasting;           ///< by slot
   std::map<ports::PausedPart, ports::Pause> pauses;
   std::map<ProgressKey, Progress> progress;
   std::map<MessageId, ProducerRow> producers;

@@ -28,6 +28,13 @@ class MemoryTrials final : public ports::Trials {
       blame(fence.slot, at->second);
       at = state_->trials.erase(at);
     }
+    const auto now = std::chrono::steady_clock::now();
+    std::erase_if(state_->outlasting, [&](const auto& row) {
+      const auto& [slot, outlasting] = row;
+      if (slot != fence.slot || outlasting.trial.epoch >= fence.epoch.value || now < outlasting.ends_by) return false;
+      blame(slot, outlasting.trial);
+      return true;
+    });
     std::vector<ports::Suspect> suspects;
     for (auto at = state_->suspects.lower_bound({fence.slot, kFirst}); in_slot(at, state_->suspects);) {
       if (at->second.incarnation != owned.incarnation || at->first.second < first) {
@@ -54,6 +61,13 @@ class MemoryTrials final : public ports::Trials {
     if (fence.history != state_->history) return;
     const auto trial = state_->trials.find({fence.slot, offsets.front()});
     if (trial != state_->trials.end() && trial->second.epoch == fence.epoch.value) state_->trials.erase(trial);
+    std::erase_if(state_->outlasting, [&](const auto& row) {
+      const TrialRow& begun = row.second.trial;
+      if (row.first != fence.slot || begun.epoch > fence.epoch.value) return false;
+      const auto is_settled = [&](Offset offset) { return std::ranges::find(settled, offset) != settled.end(); };
+      return (begun.epoch == fence.epoch.value && begun.offsets.front() == offsets.front()) ||
+             std::ranges::all_of(begun.offsets, is_settled);
+    });
     for (const Offset offset : settled) state_->suspects.erase({fence.slot, offset});
     for (const Offset offset : offsets) {
       const auto suspect = state_->suspects.find({fence.slot, offset});
@@ -67,14 +81,30 @@ class MemoryTrials final : public ports::Trials {
     const std::lock_guard lock(state_->mutex);
     state_->require_available();
     for (const Release& release : partitions) {
+      if (release.fence.history != state_->history) continue;
+      give_up(release);
       FenceRow* const row = state_->find_owned(release.fence);
-      if (row == nullptr) continue;
-      std::erase_if(state_->trials, [&](const auto& trial) { return trial.first.first == release.fence.slot; });
-      if (release.is_proved) row->released_epoch = row->epoch;
+      if (row == nullptr || !release.is_proved) continue;
+      row->released_epoch = row->epoch;
+      state_->outlasting.erase(release.fence.slot);
     }
   }
 
  private:
+  void give_up(const Release& release) {
+    const auto is_its = [&](std::int32_t slot, const TrialRow& trial) {
+      return slot == release.fence.slot && trial.epoch == release.fence.epoch.value;
+    };
+    if (!release.runs_for)
+      std::erase_if(state_->outlasting, [&](const auto& row) { return is_its(row.first, row.second.trial); });
+    std::erase_if(state_->trials, [&](const auto& row) {
+      const auto& [at, trial] = row;
+      if (!is_its(at.first, trial)) return false;
+      if (release.runs_for)
+        state_->outlasting.insert({at.first, {trial, std::chrono::steady_clock::now() + *release.runs_for}});
+      return true;
+    });
+  }
   void blame(std::int32_t slot, const TrialRow& trial) {
     for (const Offset offset : trial.offsets) {
       SuspectRow& row = state_->suspects[{slot, offset}];

@@ -298,7 +298,8 @@ void Engine::release(const std::vector<LanePtr>& lanes, bool lost) {
   for (const auto& at : ended) logs_.released(at);
 }
 
-/// This process lives, so the next owners of these lanes need not suspect that a message has killed it.
+/// This process lives, so the next owners of these lanes need not suspect that a message has killed it. A handler that
+/// outlasts a rebalance may still do so. At the shutdown, the process ends before its handlers.
 void Engine::give_up(const std::vector<LanePtr>& lanes) {
   std::vector<ports::Trials::Release> released;
   shared_->scheduler.locked([&] {
@@ -310,9 +311,16 @@ void Engine::give_up(const std::vector<LanePtr>& lanes) {
       // A handler that outlasts drain_timeout has killed no process. But nothing is proved of its message, and a full
       // release would wait for its transaction.
       const bool runs = lane->lane.running() > 0;
-      released.push_back({*place.guard, !runs && (!place.suspicion || position >= place.suspicion->until)});
+      auto& one = released.emplace_back(ports::Trials::Release{
+          .fence = *place.guard, .is_proved = !runs && (!place.suspicion || position >= place.suspicion->until)});
+      if (!runs || !at_work_) continue;
+      one.runs_for = lane->topic.runner.plan().handler_timeout;
+      outlasted_.push_back(*place.guard);
     }
   });
+  if (!at_work_) {
+    for (const Fence& fence : outlasted_) released.push_back({.fence = fence, .is_proved = false});
+  }
   if (released.empty()) return;
   try {
     trials_->release(released);

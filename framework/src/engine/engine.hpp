@@ -37,8 +37,7 @@ class Engine final : private ports::AssignmentListener {
          std::shared_ptr<ports::Limiters> limiters, std::shared_ptr<const RunLog> run_log);
   ~Engine() override;
 
-  /// Call it before run().
-  TopicState& add_topic(std::unique_ptr<TopicState> topic);
+  TopicState& add_topic(std::unique_ptr<TopicState> topic);  ///< before run()
   /// Runs until `stop` is positive; 2 or more also ends the drain. Throws BrokerError, TransactionEnded, Halted.
   void run(const std::atomic<int>& stop);
 
@@ -136,6 +135,7 @@ class Engine final : private ports::AssignmentListener {
   std::map<TopicPartition, OwnedPartition> kept_;  ///< released in the current rebalance, see go_on_without_store()
   std::vector<LanePtr> other_logs_;                ///< lanes for which Kafka has another log
   SteadyTime next_other_logs_{};
+  std::vector<Fence> outlasted_;    ///< of lanes that were given up while handlers ran
   std::exception_ptr fatal_;        ///< nothing may continue: run() ends with it
   SteadyTime look_again_{};         ///< when to check again whether it can continue
   std::vector<std::string> names_;  ///< of the topics

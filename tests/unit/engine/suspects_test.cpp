@@ -164,8 +164,8 @@ class SuspectsTest : public ::testing::Test {
     const TopicPartition at{"t", partition};
     return inbox->claim_partitions(config().group(), {&at, 1}, 1s).front().is_clean;
   }
-  std::vector<ports::Suspect> suspects() {
-    const TopicPartition at{"t", 0};
+  std::vector<ports::Suspect> suspects(int partition = 0) {
+    const TopicPartition at{"t", partition};
     return inbox->trials()->take_over(inbox->claim_partitions("g", {&at, 1}, 1s).front().fence, 0);
   }
   /// Sets the offset that the group has committed, as an operator would, or a crash before the commit.
@@ -321,6 +321,54 @@ TEST_F(SuspectsTest, that_outlast_a_stop_have_killed_nobody) {
   EXPECT_THAT(text.str(), HasSubstr("handler_not_stopping"));
   EXPECT_THAT(suspects(), ElementsAre(ports::Suspect{0, 1})) << "only the process that died counts";
   door->open = true;
+}
+
+/// It may still die of that message.
+TEST_F(SuspectsTest, that_outlast_a_rebalance_stay_on_trial_until_they_end_or_the_process_stops) {
+  for (const bool stops : {false, true}) {
+    broker = std::make_shared<MemoryBroker>("g");
+    inbox = std::make_shared<MemoryInbox>();
+    broker->create_topic("t", 2);
+    broker->create_topic("t.dlq", 1);
+    publish(1, 1);
+    die_of(1, {0}, true);
+    Config c = config();
+    c.consumer.drain_timeout = 10ms;
+    const auto entered = std::make_shared<std::atomic<bool>>(false), open = std::make_shared<std::atomic<bool>>(false);
+    Consumer app(c, Backends{broker, inbox});
+    const auto slow = [entered, open](const Message&, Context&) {
+      *entered = true;
+      EXPECT_TRUE(eventually([&] { return open->load(); }, 30s));
+    };
+    app.topic("t", Pipeline(slow) | handler_timeout(1ms) | limit(8) | dead_letter())
+        .handle_signals(false)
+        .logger(logger);
+    std::thread thread([&] { app.run(); });
+    EXPECT_TRUE(eventually([&] { return entered->load(); }));
+    struct Other final : ports::AssignmentListener {
+      std::vector<TopicPartitionOffset> on_assigned(std::span<const TopicPartition> of) override {
+        has_some = !of.empty();
+        return {};
+      }
+      void on_revoked(std::span<const TopicPartition>, bool) override {}
+      bool has_some = false;
+    } listener;
+    const auto other = broker->open_consumer();
+    other->subscribe({"t"}, listener);
+    EXPECT_TRUE(eventually([&] { return other->poll(1ms), listener.has_some; }));
+    EXPECT_THAT(text.str(), HasSubstr("handler_not_stopping"));
+    if (!stops) {
+      EXPECT_TRUE(eventually([&] { return suspects(1) == std::vector{ports::Suspect{0, 2}}; })) << "over its time";
+      *open = true;
+      EXPECT_TRUE(eventually([&] { return suspects(1).empty(); })) << "it has ended, and took effect";
+    }
+    app.stop();
+    thread.join();
+    if (stops) {
+      EXPECT_THAT(suspects(1), ElementsAre(ports::Suspect{0, 1})) << "its process ended by itself";
+    }
+    *open = true;
+  }
 }
 
 /// With dead_letter() or parked, after the last owner stopped or died.

@@ -242,10 +242,13 @@ WITH owner AS MATERIALIZED (
 ), left_behind AS (
   DELETE FROM @.trial t USING owner o WHERE t.slot = o.slot AND t.epoch < $2::bigint
   RETURNING t.offsets, t.alone, t.epoch, t.incarnation
+), overdue AS (
+  DELETE FROM @.outlasting t USING owner o WHERE t.slot = o.slot AND t.epoch < $2::bigint AND t.ends_by < clock_timestamp()
+  RETURNING t.offsets, t.alone, t.epoch, t.incarnation
 ), blamed AS (
   INSERT INTO @.suspect AS s (slot, record_offset, incarnation, deaths, epoch)
-  SELECT o.slot, u.record_offset, o.incarnation, max(l.alone::integer), max(l.epoch)
-    FROM owner o JOIN left_behind l ON l.incarnation = o.incarnation
+  SELECT o.slot, u.record_offset, o.incarnation, count(DISTINCT l.epoch) FILTER (WHERE l.alone), max(l.epoch)
+    FROM owner o JOIN (SELECT * FROM left_behind UNION ALL SELECT * FROM overdue) l ON l.incarnation = o.incarnation
    CROSS JOIN LATERAL unnest(l.offsets) AS u (record_offset)
    WHERE u.record_offset >= $4::bigint
    GROUP BY o.slot, o.incarnation, u.record_offset ORDER BY u.record_offset
@@ -282,15 +285,38 @@ UPDATE @.suspect SET deaths = greatest(0, deaths - 1), epoch = NULL
  WHERE slot = $1::integer AND epoch = $2::bigint AND @history = $3::bigint
    AND record_offset = ANY ($4::bigint[]) AND record_offset <> ALL ($5::bigint[]))";
 
-constexpr std::string_view kClearTrials = R"(
-DELETE FROM @.trial t USING unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS g (slot, epoch, history)
- WHERE t.slot = g.slot AND t.epoch = g.epoch AND g.history = @history)";
+/// A second statement: if it waited for kGiveUp, it must see what kGiveUp has inserted. What is settled needs no other
+/// owner's trial.
+constexpr std::string_view kEndOutlasting = R"(
+DELETE FROM @.outlasting
+ WHERE slot = $1::integer AND epoch <= $2::bigint AND @history = $3::bigint
+   AND (epoch = $2::bigint AND first_offset = ($4::bigint[])[1]
+        OR NOT EXISTS (SELECT FROM unnest(offsets) AS o (each) WHERE o.each <> ALL ($5::bigint[]))))";
+
+/// $4: for how many milliseconds what is on trial may still run; NULL: it does not.
+constexpr std::string_view kGiveUp = R"(
+WITH given AS MATERIALIZED (
+  SELECT g.slot, g.epoch, g.runs_ms
+    FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[]) AS g (slot, epoch, history, runs_ms)
+   WHERE g.history = @history
+), ended AS (
+  DELETE FROM @.outlasting t USING given g WHERE t.slot = g.slot AND t.epoch = g.epoch AND g.runs_ms IS NULL
+), begun AS (
+  DELETE FROM @.trial t USING given g WHERE t.slot = g.slot AND t.epoch = g.epoch
+  RETURNING t.slot, t.first_offset, t.epoch, t.offsets, t.alone, t.incarnation, g.runs_ms
+)
+INSERT INTO @.outlasting (slot, first_offset, epoch, offsets, alone, incarnation, ends_by)
+SELECT slot, first_offset, epoch, offsets, alone, incarnation, clock_timestamp() + runs_ms * interval '1 millisecond'
+  FROM begun WHERE runs_ms IS NOT NULL
+    ON CONFLICT (slot, first_offset, epoch) DO NOTHING)";
 
 constexpr std::string_view kRelease = R"(
 WITH owned AS MATERIALIZED (
   SELECT f.slot FROM @.fence f
     JOIN unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS g (slot, epoch, history) ON f.slot = g.slot AND f.epoch = g.epoch
    WHERE g.history = @history ORDER BY f.slot FOR NO KEY UPDATE OF f
+), past AS (
+  DELETE FROM @.outlasting t USING owned o WHERE t.slot = o.slot
 )
 UPDATE @.fence f SET released_epoch = f.epoch FROM owned o WHERE f.slot = o.slot)";
 
@@ -503,7 +529,8 @@ Statements::Statements(const std::string& schema) {
   suspects = in(kSuspects);
   begin_trial = in(kBeginTrial);
   end_trial = in(kEndTrial);
-  clear_trials = in(kClearTrials);
+  end_outlasting = in(kEndOutlasting);
+  give_up = in(kGiveUp);
   release = in(kRelease);
   active_pauses = in(kActivePauses);
   begin_pause = in(kBeginPause);

@@ -64,7 +64,8 @@ struct Statements {
   std::string suspects;
   std::string begin_trial;
   std::string end_trial;
-  std::string clear_trials;
+  std::string end_outlasting;
+  std::string give_up;
   std::string release;
 
   // Pauses.

@@ -48,6 +48,10 @@ class PostgresTrials final : public ports::Trials {
       add_offsets(pipeline.arguments(), offsets);
       add_offsets(pipeline.arguments(), settled);
       pipeline.add(sql().end_trial, kCaller);
+      add_fence(pipeline, fence);
+      add_offsets(pipeline.arguments(), offsets);
+      add_offsets(pipeline.arguments(), settled);
+      pipeline.add(sql().end_outlasting, kCaller);
     });
   }
 
@@ -60,7 +64,11 @@ class PostgresTrials final : public ports::Trials {
     if (all.empty()) return;
     call_in_transaction(*shared_, [&](Pipeline& pipeline) {
       add_fences(pipeline, all);
-      pipeline.add(sql().clear_trials, kCaller);
+      add_int8_array(pipeline.arguments(), partitions.size(), [&](std::size_t i) -> std::optional<std::int64_t> {
+        if (!partitions[i].runs_for) return std::nullopt;
+        return partitions[i].runs_for->count();
+      });
+      pipeline.add(sql().give_up, kCaller);
     });
     if (proved.empty()) return;
     // By itself: it waits for the transaction of a handler that still runs, and fails if that takes long.

@@ -45,6 +45,7 @@ constexpr Rights kTables[] = {
     {"SELECT, INSERT, DELETE", "producer_response"},
     {"SELECT, INSERT, UPDATE (offsets, alone, epoch, incarnation), DELETE", "trial"},
     {"SELECT, INSERT, UPDATE (incarnation, deaths, epoch, died_at), DELETE", "suspect"},
+    {"SELECT, INSERT, DELETE", "outlasting"},
     {"SELECT, INSERT, UPDATE (by_whom, why, began_at, until), DELETE", "pause"},
     {"SELECT", "kept"},
     {"SELECT", "sweep"},

@@ -3,11 +3,14 @@
 // contract suite.
 //
 //   the last owner died -> take_over() -> begin(), the handlers run, end() -> ... -> release()
+//   a handler outlasts its ownership -> release(runs_for) -> end(), or the process dies of it
 //
 // Nothing is recorded as long as owners release their partitions. If an owner did not, its successor records which
 // messages are about to run. If the successor dies too, its recorded messages are suspects. A message that ran alone
 // has killed its process.
 
+#include <chrono>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -46,9 +49,13 @@ class Trials {
     /// Whether the successor may trust the partition's state. False: the successor must be careful. Messages of the
     /// partition may then still run, and their transactions are not waited for.
     bool is_proved = true;
+    /// Handlers still run, and the process goes on. If they have not ended after this time, the process has died of
+    /// them. Absent: nothing runs, or the process is about to end by itself.
+    std::optional<std::chrono::milliseconds> runs_for{};
   };
-  /// The owner lives, and gives these partitions up: what it has begun is not suspected. A partition whose epoch is over
-  /// is ignored.
+  /// The owner lives, and gives these partitions up: what it has begun is not suspected, except where `runs_for` is set
+  /// and the messages do not end(). A second call for the same fence replaces the first. If the epoch is over, nothing
+  /// else of the partition changes.
   virtual void release(std::span<const Release> partitions) = 0;
 };
 

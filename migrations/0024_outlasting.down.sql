@@ -1,0 +1,2 @@
+DROP TABLE outlasting;
+DELETE FROM compatible_migration WHERE number = 24;
