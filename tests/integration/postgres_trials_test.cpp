@@ -1,5 +1,7 @@
 // Trials on the real PostgreSQL, where transactions of handlers hold the row of the partition.
 
+#include <future>
+
 #include "tests/integration/postgres_fixture.hpp"
 
 namespace turnstile::test {
@@ -25,6 +27,28 @@ TEST_F(PostgresTrials, an_owner_whose_release_waits_in_vain_has_not_died) {
   const TopicPartition at{"payments", 0};
   const auto next = store_->partitions().claim_partitions("group", {&at, 1}, 5s).front();
   EXPECT_FALSE(next.is_clean);
+  EXPECT_THAT(trials->take_over(next.fence, 0), IsEmpty());
+}
+
+/// Otherwise the trial would count as a death although its handler has returned.
+TEST_F(PostgresTrials, an_end_that_waits_for_the_release_sees_what_it_left) {
+  const auto trials = store_->trials();
+  const Offset offset = 7;
+  trials->begin(fence_, {&offset, 1}, true);
+  Sql release(schema_->url());
+  release.exec(
+      "BEGIN; WITH begun AS (DELETE FROM trial RETURNING *) INSERT INTO outlasting (slot, first_offset, epoch, "
+      "offsets, alone, incarnation, ends_by) SELECT slot, first_offset, epoch, offsets, alone, incarnation, "
+      "clock_timestamp() FROM begun");
+  auto end = std::async(std::launch::async, [&] { trials->end(fence_, {&offset, 1}, {}); });
+  ASSERT_TRUE(eventually([&] {
+    return sql().one("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%" +
+                     schema_->name() + "%trial%'") == "1";
+  }));
+  release.exec("COMMIT");
+  end.get();
+  const TopicPartition at{"payments", 0};
+  const auto next = store_->partitions().claim_partitions("group", {&at, 1}, 5s).front();
   EXPECT_THAT(trials->take_over(next.fence, 0), IsEmpty());
 }
 
