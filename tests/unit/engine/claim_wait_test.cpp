@@ -58,10 +58,10 @@ class ClaimWait : public EngineTest {
     app.stop();
     thread.join();
   }
-  void expect_told(const std::string& claimed) {
+  void expect_told(const std::string& claimed, const std::string& after) {
     EXPECT_THAT(log_text(),
                 AllOf(HasSubstr("pid 4711 (turnstile as app, active for 36 s) kept this consumer from claiming " +
-                                claimed + ", and has sent no statement for longer than handler_timeout"),
+                                claimed + ", and has sent no statement for longer than " + after),
                       HasSubstr("code=session_ended")));
   }
 };
@@ -74,7 +74,16 @@ TEST_F(ClaimWait, ends_a_session_that_stands_still_for_longer_than_a_handler_may
     run(app, *store, static_cast<std::size_t>(busy) + 1);
     EXPECT_THAT(store->stuck_after(), Each(23s));
   }
-  expect_told("t[0]");
+  expect_told("t[0]", "23000 ms");
+}
+
+/// Their handlers hold no session.
+TEST_F(ClaimWait, of_modes_without_a_transaction_does_not_wait_for_handlers) {
+  const auto store = std::make_shared<EndsSessions>(inbox, 0);
+  Consumer app(with_timeout(12h), Backends{broker, store});
+  app.topic("t", Pipeline([](const Message&, Context&) {}) | leased());
+  run(app, *store, 1);
+  EXPECT_THAT(store->stuck_after(), Each(33s));
 }
 
 TEST_F(ClaimWait, of_several_partitions_waits_for_the_slowest_handler) {
@@ -86,7 +95,7 @@ TEST_F(ClaimWait, of_several_partitions_waits_for_the_slowest_handler) {
   app.topic("t", nothing()).topic("u", nothing());
   run(app, *store, 1);
   EXPECT_THAT(store->stuck_after(), Each(28s));
-  expect_told("t[0] or another of 4 partitions");
+  expect_told("t[0] or another of 4 partitions", "28000 ms");
 }
 
 TEST_F(ClaimWait, of_a_poll_loop_is_the_same) {
@@ -96,7 +105,7 @@ TEST_F(ClaimWait, of_a_poll_loop_is_the_same) {
   loop.topic("t", nothing()).logger(logger);
   EXPECT_EQ(loop.handle(Message(broker->records("t").front())), Settled::done);
   EXPECT_THAT(store->stuck_after(), Each(23s));
-  expect_told("t[0]");
+  expect_told("t[0]", "23000 ms");
 }
 
 }  // namespace
