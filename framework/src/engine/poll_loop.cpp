@@ -136,7 +136,15 @@ void PollLoopState::revoked(const TopicPartition& at) {
     topic->second->runner.forget(at);
 }
 
-/// This process lives, so the next owners of these partitions need not suspect that a message has killed it.
+/// How long a handler of the partition may still run, on another thread. Absent if none runs.
+std::optional<std::chrono::milliseconds> PollLoopState::runs_for(const TopicPartition& at) {
+  const std::lock_guard lock(watching);
+  const auto found = std::ranges::find_if(running, [&](const Running& run) { return run.at == at; });
+  return found == running.end() ? std::nullopt : std::optional(found->plan.handler_timeout);
+}
+
+/// This process lives, so the next owners of these partitions need not suspect that a message has killed it. A handler
+/// that still runs may do so later.
 void PollLoopState::release(std::span<const TopicPartition> partitions) {
   std::vector<ports::Trials::Release> released;
   std::vector<ports::WatermarkUpdate> watermarks;
@@ -148,7 +156,10 @@ void PollLoopState::release(std::span<const TopicPartition> partitions) {
       if (mine == places.end()) continue;
       if (known && known.mapped().settled && mine->second.fence)
         watermarks.push_back({*mine->second.fence, *known.mapped().settled});
-      if (mine->second.guard) released.push_back({*mine->second.guard, mine->second.suspicion == nullptr});
+      if (mine->second.guard) {
+        const auto time = runs_for(at);
+        released.push_back({*mine->second.guard, mine->second.suspicion == nullptr && !time, time});
+      }
       places.erase(mine);
       unproved.erase(at);
     }
@@ -280,7 +291,7 @@ Settled PollLoop::handle(const Message& message) try {
   }();
   const std::stop_token stop = state_->stop.token();
   detail::RunState watch;
-  const detail::PollLoopState::Watched watched(*state_, {watch, topic.runner.plan()});
+  const detail::PollLoopState::Watched watched(*state_, {watch, topic.runner.plan(), place.at});
   detail::Work work{&message, 0, state_->attempt_of(message, place)};
   for (;;) {
     if (stop.stop_requested()) throw_stopped();

@@ -32,6 +32,7 @@ struct PollLoopState {
   struct Running {
     RunState& watch;
     const TopicPlan& plan;
+    const TopicPartition& at;
   };
   std::mutex watching;         // protects `running`
   std::list<Running> running;  // running handlers, for their handler_timeout
@@ -59,8 +60,7 @@ struct PollLoopState {
   /// that message deletes it, because the seek has no effect any more. The partition was revoked, and comes back where
   /// Kafka tells. It is also deleted if that message throws Fenced, because the caller drops the message.
   std::map<TopicPartition, Offset> gone_back;
-  /// Mode leased: messages that were settled when the caller was sent back. Kept until a message from there on is
-  /// settled.
+  /// Mode leased: what was settled when the caller was sent back. Kept until a message from there on is settled.
   struct Doubt {
     Offset below = 0;  ///< the messages below it
     /// The messages below it were settled by this loop itself. The others were settled by the group, as the offset
@@ -122,6 +122,7 @@ struct PollLoopState {
   void guard_unfenced(OwnedPartition& place, const TopicState& topic, Offset message);
   void ran(const OwnedPartition& place);
   void revoked(const TopicPartition& at);
+  std::optional<std::chrono::milliseconds> runs_for(const TopicPartition& at);
   void release(std::span<const TopicPartition> partitions);
   UnitResult run(TopicState& topic, const Work& work, const OwnedPartition& place, RunState& watch);
   /// While this object lives, the loop's thread checks the run.
