@@ -34,7 +34,7 @@ class PostgresTest : public ::testing::Test {
   }
   Sql& sql() { return schema_->sql(); }
   [[nodiscard]] ports::InboxScope scope() const {
-    return {handler_, fence_, std::chrono::seconds(5), std::chrono::seconds(30)};
+    return {handler_, fence_, std::chrono::seconds(5), handler_timeout_};
   }
   /// Begins a transaction that takes in `count` ids named after `prefix`.
   std::vector<ports::Admission> begin(const std::string& prefix, std::size_t count = 1) {
@@ -58,6 +58,7 @@ class PostgresTest : public ::testing::Test {
   std::unique_ptr<ports::InboxSession> session_;
   HandlerId handler_;
   Fence fence_;
+  std::chrono::seconds handler_timeout_{30};
 };
 
 /// A schema that is still empty.
