@@ -389,10 +389,13 @@ void World::must_be_fair() {
       throw Broken(text(due) + " permits of " + use.name + " could be held, but " + text(total) + " are");
   }
   const Position begin = log.end();
+  const auto turns = [&] {
+    return std::any_of(uses.begin(), uses.end(), [&](const auto& use) { return shared(use.name) < all.size(); });
+  };
+  // A member that died at rest is found dead late. Until then, what it was configured with counts.
+  const bool turned = turns();
   schedule.run_until(schedule.now() + 4 * kSecond);
-  const bool turns =
-      std::any_of(uses.begin(), uses.end(), [&](const auto& use) { return shared(use.name) < all.size(); });
-  if (!turns) must_only_keep(begin);
+  if (!turned && !turns()) must_only_keep(begin);
   for (Process* process : all) {
     for (const auto& workers : process->limiters()) {
       if (workers->is_served() && workers->finished() == finished.at(workers.get()))
