@@ -44,14 +44,12 @@ class PostgresTrials final : public ports::Trials {
 
   void end(const Fence& fence, std::span<const Offset> offsets, std::span<const Offset> settled) override {
     call(Durable::no, [&](Pipeline& pipeline) {
-      add_fence(pipeline, fence);
-      add_offsets(pipeline.arguments(), offsets);
-      add_offsets(pipeline.arguments(), settled);
-      pipeline.add(sql().end_trial, kCaller);
-      add_fence(pipeline, fence);
-      add_offsets(pipeline.arguments(), offsets);
-      add_offsets(pipeline.arguments(), settled);
-      pipeline.add(sql().end_outlasting, kCaller);
+      for (const std::string* const statement : {&sql().end_trial, &sql().end_outlasting}) {
+        add_fence(pipeline, fence);
+        add_offsets(pipeline.arguments(), offsets);
+        add_offsets(pipeline.arguments(), settled);
+        pipeline.add(*statement, kCaller);
+      }
     });
   }
 
