@@ -54,7 +54,7 @@ class Trials {
     std::optional<std::chrono::milliseconds> runs_for{};
   };
   /// The owner lives, and gives these partitions up: what it has begun is not suspected, except where `runs_for` is set
-  /// and the messages do not end(). A second call for the same fence replaces the first. If the epoch is over, nothing
+  /// and the messages do not end(). A later call for the same fence without it ends that. If the epoch is over, nothing
   /// else of the partition changes.
   virtual void release(std::span<const Release> partitions) = 0;
 };
