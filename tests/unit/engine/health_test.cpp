@@ -303,13 +303,14 @@ TEST_F(HealthTest, a_database_that_is_away_is_named) {
   broker->create_topic("t", 1);
   Consumer& app = start(kNothing | transactional(), config());
   ASSERT_TRUE(eventually([&] { return app.health().partitions == 1; }));
-  ASSERT_TRUE(eventually([&] { return inbox->watermark(1).has_value() || app.health().problems.empty(); }));
+  publish(1, 0, "first");
+  ASSERT_TRUE(broker->wait_committed({{"t", 0}, 1}, 20s)) << "the partition is claimed";
   inbox->set_unavailable(true);
   publish(1, 0, "m");
   EXPECT_TRUE(reports(app, "the database cannot be used")) << log();
   EXPECT_THAT(app.health().reason, HasSubstr("the database cannot be used"));
   inbox->set_unavailable(false);
-  EXPECT_TRUE(broker->wait_committed({{"t", 0}, 1}, 20s));
+  EXPECT_TRUE(broker->wait_committed({{"t", 0}, 2}, 20s));
   EXPECT_TRUE(eventually([&] { return app.health().problems.empty() && app.health().is_ready(); }));
 }
 
