@@ -1,5 +1,6 @@
 #include "tests/contract/inbox_fixture.hpp"
 
+#include "tests/support/eventually.hpp"
 #include "tests/support/postgres_role.hpp"
 #include "tests/support/postgres_schema.hpp"
 #include "tests/support/tcp_proxy.hpp"
@@ -57,6 +58,10 @@ class PostgresInboxFixture final : public InboxFixture {
   void go_away() override { proxy_.cut(true); }
   void come_back() override { proxy_.cut(false); }
   void age_producers(std::chrono::milliseconds by) override {
+    // A server that has just started lets no session expire.
+    EXPECT_TRUE(eventually(
+        [&] { return schema_.sql().one("SELECT pg_postmaster_start_time() + interval '31 s' < now()") == "t"; },
+        std::chrono::seconds(40)));
     const std::string age = std::to_string(by.count()) + " * interval '1 millisecond'";
     schema_.sql().exec("UPDATE producer SET heartbeat_at = heartbeat_at - " + age + ", expired_at = expired_at - " +
                        age);

@@ -23,8 +23,8 @@ inline std::string variable(const char* name) {
 class CliDatabase : public ::testing::Test {
  protected:
   void SetUp() override {
-    url_ = variable("TURNSTILE_TEST_POSTGRES_URL");
-    if (url_.empty()) GTEST_SKIP() << "TURNSTILE_TEST_POSTGRES_URL is not set; run ./dev test";
+    if (!postgres_url()) GTEST_SKIP() << kNoPostgres;
+    url_ = *postgres_url();
     static int count = 0;
     schema_ = "cli_" + std::to_string(getpid()) + "_" + std::to_string(++count);
     cli_.environment()["TURNSTILE_POSTGRES_URL"] = url_;
@@ -34,13 +34,9 @@ class CliDatabase : public ::testing::Test {
   void TearDown() override {
     if (url_.empty()) return;
     if (!consumer_.empty()) sql("DROP OWNED BY " + consumer_ + "; DROP ROLE " + consumer_);
-    sql("DROP SCHEMA IF EXISTS " + schema_ + " CASCADE");
   }
 
-  void migrate() {
-    const auto done = cli_.run("migrate", "up");
-    ASSERT_EQ(done.code, 0) << done.err;
-  }
+  void migrate() { make_schema(schema_); }
 
   /// Runs the statement in the test's schema. Returns the first cell of the answer, if there is one.
   std::string sql(const std::string& statement) {

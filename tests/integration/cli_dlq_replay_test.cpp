@@ -94,8 +94,8 @@ TEST_F(CliReplay, nobody_edits_a_letter_that_is_being_replayed) {
   bury(7, "'{}'");
   const CliProcess runs({"dlq", "replay", "1"}, cli_.environment(), cli_.folder().path());
   ASSERT_TRUE(eventually([&] {
-    return sql("SELECT count(*) FROM pg_locks l WHERE l.relation = 'dead'::regclass AND l.mode = 'RowExclusiveLock'") !=
-           "0";
+    return sql("SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE datname = current_database() AND "
+               "relation = 'dead'::regclass AND mode = 'RowExclusiveLock'") != "0";
   }));
   const auto edit = cli_.run("dlq", "edit", "1", "--value", "x");
   EXPECT_EQ(edit.code, 3) << edit.out;
@@ -124,7 +124,8 @@ class CliReplayBehindEdit : public CliReplay {
  private:
   bool waiting(const std::string& sessions) {
     return eventually([&] {
-      return sql("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND pid IN "
+      return sql("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database() "
+                 "AND pid IN "
                  "(SELECT pid FROM pg_locks WHERE relation = 'dead'::regclass)") == sessions;
     });
   }

@@ -31,6 +31,7 @@ void expect_settled(World& world, std::int64_t distinct) {
 bool a_handler_runs(const World& world) {
   return world.query(
              "SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE state LIKE 'idle in transaction%' AND "
+             "datname = current_database() AND "
              "relation = '" +
              world.schema() + ".inbox'::regclass") != "0";
 }

@@ -140,8 +140,8 @@ TEST_F(PostgresConnections, a_claim_that_waits_for_an_incarnation_has_the_waterm
   });
   ASSERT_TRUE(eventually([&] {
     return sql().one(
-               "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation IS NOT NULL OR NOT granted AND "
-               "locktype = 'transactionid'") != "0";
+               "SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE NOT granted AND "
+               "datname = current_database() AND (relation IS NOT NULL OR locktype = 'transactionid')") != "0";
   }));
   sql().exec("COMMIT");
   const auto again = waiting.get();

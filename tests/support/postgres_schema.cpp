@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <stdexcept>
 
+#include "tests/support/own_database.hpp"
 #include "turnstile/postgres/migrations.hpp"
 
 namespace turnstile::test {
@@ -22,7 +23,7 @@ std::string unique_name() {
 std::optional<std::string> postgres_url() {
   const char* url = std::getenv("TURNSTILE_TEST_POSTGRES_URL");
   if (!url || !*url) return std::nullopt;
-  return url;
+  return own_database(url);
 }
 
 std::string with_parameter(const std::string& url, const std::string& key, const std::string& value) {
@@ -73,23 +74,19 @@ std::string Sql::one(const std::string& sql) {
 
 int Sql::backend_pid() const { return PQbackendPID(connection_); }
 
+void make_schema(const std::string& name) {
+  PostgresSettings settings;
+  settings.url = Secret(postgres_url().value());
+  settings.schema = name;
+  Sql sql(postgres_url().value());
+  if (!take_migrated_schema(sql, name)) postgres::migrate_up(settings, postgres::embedded_migration_list());
+}
+
 PostgresSchema::PostgresSchema(bool migrated)
     : name_(unique_name()),
       url_(with_parameter(postgres_url().value(), "options", "-csearch_path=" + name_)),
       sql_(url_) {
-  // A process with the same number may have been killed in an earlier run.
-  sql_.exec("DROP SCHEMA IF EXISTS " + name_ + " CASCADE");
-  if (migrated) postgres::migrate_up(settings(), postgres::embedded_migration_list());
-}
-
-PostgresSchema::~PostgresSchema() {
-  try {
-    // Sessions that a failed test left open would block the drop.
-    sql_.exec("SET lock_timeout = '10s'");
-    sql_.exec("DROP SCHEMA IF EXISTS " + name_ + " CASCADE");
-  } catch (const std::exception&) {
-    // The test has stopped the server, whose folder is deleted too.
-  }
+  if (migrated) make_schema(name_);
 }
 
 std::string url_through(const std::string& url, int port) {

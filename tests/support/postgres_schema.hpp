@@ -1,5 +1,5 @@
 #pragma once
-// A separate schema for a test, in the PostgreSQL that TURNSTILE_TEST_POSTGRES_URL names.
+// A separate schema for a test, in a database of its process, in the PostgreSQL that TURNSTILE_TEST_POSTGRES_URL names.
 
 #include <libpq-fe.h>
 
@@ -12,7 +12,7 @@
 
 namespace turnstile::test {
 
-/// The server's URL. Absent if there is none; the test must then skip.
+/// The URL of this process's database (own_database.hpp). Absent if there is no server; the test must then skip.
 std::optional<std::string> postgres_url();
 inline constexpr const char* kNoPostgres =
     "needs PostgreSQL: set TURNSTILE_TEST_POSTGRES_URL (./dev test does, with a server of its own)";
@@ -45,12 +45,14 @@ class Sql {
 /// A proxy to the server of this connection.
 TcpProxy proxy_to(Sql& sql);
 
-/// Created empty, and dropped with its contents.
+/// A schema of that name in the process's database, in which all migrations have run.
+void make_schema(const std::string& name);
+
+/// Dropped with the process's database.
 class PostgresSchema {
  public:
-  /// Runs the migrations in it, unless `migrated` is false.
+  /// Not even created if `migrated` is false.
   explicit PostgresSchema(bool migrated = true);
-  ~PostgresSchema();
   PostgresSchema(const PostgresSchema&) = delete;
   PostgresSchema& operator=(const PostgresSchema&) = delete;
 

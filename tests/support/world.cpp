@@ -24,6 +24,12 @@ std::string environment(const char* name) {
   return value == nullptr ? std::string() : std::string(value);
 }
 
+/// In the schema that the search path names.
+constexpr const char* kLocksOfOthers =
+    "SELECT count(*) FROM pg_locks JOIN pg_class ON pg_class.oid = relation "
+    "WHERE relnamespace = current_schema()::regnamespace AND pid <> pg_backend_pid() "
+    "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+
 std::string unique_topic() {
   static std::atomic<int> count{0};
   return "t" + std::to_string(::getpid()) + "_" + std::to_string(++count) + "_" +
@@ -35,13 +41,17 @@ std::string unique_topic() {
 std::string kafka_servers() { return environment("TURNSTILE_TEST_KAFKA"); }
 
 World::World(WorldOptions options) : topic_(unique_topic()), schema_(topic_), options_(std::move(options)) {
-  if (options_.postgres_url.empty()) options_.postgres_url = postgres_url().value_or("");
   folder_ = (std::filesystem::temp_directory_path() / ("turnstile-" + topic_)).string();
   std::filesystem::create_directories(folder_);
-  PostgresSettings settings;
-  settings.url = Secret(options_.postgres_url);
-  settings.schema = schema_;
-  postgres::migrate_up(settings, postgres::embedded_migration_list());
+  if (options_.postgres_url.empty()) {
+    options_.postgres_url = postgres_url().value_or("");
+    make_schema(schema_);
+  } else {
+    PostgresSettings settings;
+    settings.url = Secret(options_.postgres_url);
+    settings.schema = schema_;
+    postgres::migrate_up(settings, postgres::embedded_migration_list());
+  }
   // No unique constraint: a second effect must be visible, not refused.
   static_cast<void>(query(
       "CREATE TABLE effect (id text, attempt int, pid int, record_partition int, record_offset bigint, record_key text, "
@@ -55,9 +65,9 @@ World::World(WorldOptions options) : topic_(unique_topic()), schema_(topic_), op
 
 World::~World() {
   try {
-    static_cast<void>(query("DROP SCHEMA " + schema_ + " CASCADE"));
-  } catch (const std::exception&) {
-    ADD_FAILURE() << "the schema " << schema_ << " could not be dropped: does a transaction still hold it?";
+    EXPECT_TRUE(eventually([this] { return query(kLocksOfOthers) == "0"; })) << "a transaction was left open";
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << error.what();
   }
   if (!::testing::Test::HasFailure()) std::filesystem::remove_all(folder_);
 }
