@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "tests/support/own_pgbouncer.hpp"
+#include "tests/support/postgres_role.hpp"
 #include "tests/support/running.hpp"
 #include "tests/support/world.hpp"
 #include "turnstile/inbox.hpp"
@@ -88,6 +89,35 @@ TEST_P(PgBouncer, carries_leased_messages_and_their_answers) {
   EXPECT_EQ(world.query("SELECT count(*) FROM inbox"), "300");
   EXPECT_EQ(world.query("SELECT count(*) FROM response"), "300");
   EXPECT_EQ(world.query("SELECT count(*) FROM claim"), "0");
+}
+
+/// A claim that waits looks for the session that blocks it, as the role that logged in. The pool must not keep that role.
+TEST_P(PgBouncer, leaves_their_role_to_the_sessions_of_the_pool) {
+  if (!postgres_url()) GTEST_SKIP() << kNoPostgres;
+  OwnPgBouncer bouncer(GetParam());
+  TURNSTILE_NEEDS_PGBOUNCER(bouncer);
+  PostgresSchema schema;
+  const std::string acts = schema.name() + "_acts";
+  schema.sql().exec("CREATE ROLE " + acts);
+  const std::string ours = "ALTER ROLE CURRENT_USER IN DATABASE " + schema.sql().one("SELECT current_database()");
+  const std::shared_ptr<void> end(
+      nullptr, [&](void*) { schema.sql().exec(ours + " RESET role; DROP OWNED BY " + acts + "; DROP ROLE " + acts); });
+  schema.sql().exec(least_rights(schema.name(), acts));
+  schema.sql().exec(ours + " SET role = '" + acts + "'");
+  PostgresSettings through = settings(bouncer, schema.name());
+  through.lock_timeout = 600ms;  // it looks after a third of that
+  const auto store = postgres::open_store(through);
+  const TopicPartition at{"payments", 0};
+  EXPECT_EQ(store->partitions().claim_partitions("group", {&at, 1}, 5s).size(), 1U);
+  schema.sql().exec("BEGIN; SELECT 1 FROM fence FOR UPDATE");
+  EXPECT_THROW(static_cast<void>(store->partitions().claim_partitions("group", {&at, 1}, 2s)), StoreBusy);
+  schema.sql().exec("ROLLBACK");
+  std::vector<std::unique_ptr<Sql>> clients;  // as many as the pool has connections in mode transaction
+  for (int i = 0; i < 6; ++i) {
+    clients.push_back(std::make_unique<Sql>(bouncer.url()));
+    clients.back()->exec("BEGIN");
+    EXPECT_EQ(clients.back()->one("SELECT current_user"), acts);
+  }
 }
 
 TEST_P(PgBouncer, carries_what_is_done_once) {

@@ -100,6 +100,18 @@ Result ask(Connection& connection, const char* query, const std::array<std::stri
   return rows;
 }
 
+/// A session belongs to the role that logged in, and only that role sees it whole and may end it. The role changes for
+/// this transaction only: behind a pooler, the session goes to other clients afterwards (hazard: pooled-session).
+template <std::size_t N>
+Result ask_as_login(Connection& connection, const char* query, const std::array<std::string, N>& arguments) {
+  const std::array<std::string, 0> none;
+  ask(connection, "BEGIN", none);
+  ask(connection, "SET LOCAL ROLE NONE", none);
+  Result rows = ask(connection, query, arguments);
+  ask(connection, "COMMIT", none);
+  return rows;
+}
+
 /// "pid 4711 (psql as app, idle in transaction for 90 s)", of `first` and the next four columns.
 std::string session_in(const Result& rows, int row, int first) {
   const auto cell = [&](int column) { return std::string(PQgetvalue(rows.get(), row, first + column)); };
@@ -144,8 +156,6 @@ Connection& LockWatch::own() {
     quick.connect_timeout = std::min(quick.connect_timeout, kPatience);
     own_ = std::make_unique<Connection>(quick, cut_);
     own_->patience(kPatience);
-    // A session belongs to the role that logged in, and only that role sees it whole and may end it.
-    ask(*own_, "SET ROLE NONE", std::array<std::string, 0>{});
   }
   return *own_;
 }
@@ -158,7 +168,7 @@ Connection::Looked LockWatch::look() noexcept {
     helped = stuck_ && end_stuck();
     soon_ = helped ? std::min(kSoon, pause_) : std::min(2 * soon_, pause_);
     const std::array<std::string, 1> waiting{std::to_string(PQbackendPID(watched_.raw()))};
-    auto found = sentence(ask(own(), kBlockers, waiting));
+    auto found = sentence(ask_as_login(own(), kBlockers, waiting));
     if (!found.empty()) {
       seen_ = std::move(found);
       if (told_) told_(seen_);
@@ -173,7 +183,7 @@ Connection::Looked LockWatch::look() noexcept {
 bool LockWatch::end_stuck() {
   const std::array<std::string, 3> stuck{std::to_string(PQbackendPID(watched_.raw())), stuck_->blocked,
                                          std::to_string(stuck_->after.count())};
-  const Result rows = ask(own(), kEndStuck, stuck);
+  const Result rows = ask_as_login(own(), kEndStuck, stuck);
   bool helped = false;
   for (int row = 0; row < PQntuples(rows.get()); ++row) {
     if (!ended_.insert(PQgetvalue(rows.get(), row, 0)).second) continue;
@@ -193,7 +203,7 @@ std::string LockWatch::holders(Wanted wanted) {
   std::string candidates;
   try {
     const std::array<std::string, 2> of{settings_.schema, wanted == Wanted::tables ? "true" : "false"};
-    candidates = sentence(ask(own(), kCandidates, of));
+    candidates = sentence(ask_as_login(own(), kCandidates, of));
   } catch (const StoreUnavailable&) {
   } catch (const ConnectionLost&) {
   }
