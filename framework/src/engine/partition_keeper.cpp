@@ -136,7 +136,8 @@ void PartitionKeeper::flush(std::span<const LanePtr> lanes, bool unmoved_too) {
 
 void PartitionKeeper::watch_handlers() {
   for (const auto& [lanes, watch] : scheduler_.running()) {
-    if (!lanes.empty()) stop_if_overdue(*watch, lanes.front()->topic.runner.plan(), *run_log_);
+    if (lanes.empty()) continue;
+    if (auto overdue = take_overdue(*watch, lanes.front()->topic.runner.plan(), *run_log_)) overdue->request_stop();
   }
 }
 

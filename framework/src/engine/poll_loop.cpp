@@ -35,8 +35,14 @@ void PollLoopState::build() {
   }
   if (relay && stores) relay->start();
   stop.start_looking([this] {
-    const std::lock_guard lock(watching);
-    for (const Running& run : running) stop_if_overdue(run.watch, run.plan, *run_log);
+    std::vector<std::stop_source> overdue;
+    {
+      const std::lock_guard lock(watching);
+      for (const Running& run : running) {
+        if (auto one = take_overdue(run.watch, run.plan, *run_log)) overdue.push_back(std::move(*one));
+      }
+    }
+    for (auto& one : overdue) one.request_stop();
   });
   if (kept.empty() && !producers) return;
   purger = std::make_unique<Purger>(

@@ -53,5 +53,21 @@ TEST_F(PollLoopRelease, leaves_a_message_that_runs_on_trial) {
   EXPECT_THAT(suspects(), IsEmpty()) << "it has ended, and took effect";
 }
 
+/// The loop's thread requests the stop, and the callback runs there.
+TEST_F(PollLoopRelease, may_come_from_a_handlers_stop_callback) {
+  Config c = config();
+  c.topics["t"].handler_timeout = 1ms;
+  PollLoop loop(c, Backends{broker, inbox});
+  std::promise<void> called;
+  loop.logger(logger).topic("t", Pipeline([&](const Message&, Context& context) {
+                              const std::stop_callback stopped(context.stop_token(), [&] {
+                                loop.revoked(at);
+                                called.set_value();
+                              });
+                              EXPECT_EQ(called.get_future().wait_for(20s), std::future_status::ready);
+                            }));
+  EXPECT_EQ(loop.handle(Message(broker->records("t").front())), Settled::done);
+}
+
 }  // namespace
 }  // namespace turnstile::test
