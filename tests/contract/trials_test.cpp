@@ -97,6 +97,48 @@ TEST_P(TrialsContract, what_outlasts_its_owner_kills_it_only_if_it_does_not_end)
   EXPECT_THAT(take_over(next_owner().fence), ElementsAre(ports::Suspect{7, 1})) << "the first one has not";
 }
 
+TEST_P(TrialsContract, what_outlasts_its_owner_kills_nobody_as_long_as_the_owner_says_so) {
+  const Fence first = next_owner().fence;
+  begin(first, {7}, true);
+  give_up(first, kNone);
+  give_up(first, kLong);
+  EXPECT_THAT(take_over(next_owner().fence), IsEmpty());
+  give_up(first, kNone);
+  EXPECT_THAT(take_over(next_owner().fence), ElementsAre(ports::Suspect{7, 1}));
+  const Fence second = next_owner().fence;
+  begin(second, {8}, true);
+  give_up(second, kNone);
+  release(second, false);
+  EXPECT_THAT(take_over(next_owner().fence), ElementsAre(ports::Suspect{7, 1})) << "it ends by itself";
+}
+
+/// After a restart of the database. The record has survived, and so has the process.
+TEST_P(TrialsContract, what_outlasts_its_owner_ends_in_another_history_too) {
+  const auto before = [](Fence fence) {
+    --fence.history;
+    return fence;
+  };
+  Fence owner = next_owner().fence;
+  begin(owner, {7}, true);
+  give_up(owner, kNone);
+  end(before(owner), {7}, {});
+  EXPECT_THAT(take_over(next_owner().fence), IsEmpty());
+  owner = next_owner().fence;
+  begin(owner, {7}, true);
+  give_up(owner, kNone);
+  release(before(owner), false);
+  EXPECT_THAT(take_over(next_owner().fence), IsEmpty());
+  owner = next_owner().fence;
+  begin(owner, {7}, true);
+  give_up(owner, kNone);
+  give_up(before(owner), kLong);
+  EXPECT_THAT(take_over(next_owner().fence), IsEmpty());
+  owner = next_owner().fence;
+  begin(owner, {8}, true);
+  release(before(owner), false);
+  EXPECT_THAT(take_over(next_owner().fence), ElementsAre(ports::Suspect{8, 1})) << "who has begun it, is not known";
+}
+
 TEST_P(TrialsContract, each_owner_that_dies_of_what_outlasts_it_counts) {
   for (int owner = 0; owner < 3; ++owner) {
     const Fence fence = next_owner().fence;

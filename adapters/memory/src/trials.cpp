@@ -58,16 +58,17 @@ class MemoryTrials final : public ports::Trials {
   void end(const Fence& fence, std::span<const Offset> offsets, std::span<const Offset> settled) override {
     const std::lock_guard lock(state_->mutex);
     state_->require_available();
-    if (fence.history != state_->history) return;
-    const auto trial = state_->trials.find({fence.slot, offsets.front()});
-    if (trial != state_->trials.end() && trial->second.epoch == fence.epoch.value) state_->trials.erase(trial);
+    const bool is_same = fence.history == state_->history;
     std::erase_if(state_->outlasting, [&](const auto& row) {
       const TrialRow& begun = row.second.trial;
       if (row.first != fence.slot || begun.epoch > fence.epoch.value) return false;
       const auto is_settled = [&](Offset offset) { return std::ranges::find(settled, offset) != settled.end(); };
       return (begun.epoch == fence.epoch.value && begun.offsets.front() == offsets.front()) ||
-             std::ranges::all_of(begun.offsets, is_settled);
+             (is_same && std::ranges::all_of(begun.offsets, is_settled));
     });
+    if (!is_same) return;
+    const auto trial = state_->trials.find({fence.slot, offsets.front()});
+    if (trial != state_->trials.end() && trial->second.epoch == fence.epoch.value) state_->trials.erase(trial);
     for (const Offset offset : settled) state_->suspects.erase({fence.slot, offset});
     for (const Offset offset : offsets) {
       const auto suspect = state_->suspects.find({fence.slot, offset});
@@ -81,8 +82,8 @@ class MemoryTrials final : public ports::Trials {
     const std::lock_guard lock(state_->mutex);
     state_->require_available();
     for (const Release& release : partitions) {
-      if (release.fence.history != state_->history) continue;
       give_up(release);
+      if (release.fence.history != state_->history) continue;
       FenceRow* const row = state_->find_owned(release.fence);
       if (row == nullptr || !release.is_proved) continue;
       row->released_epoch = row->epoch;
@@ -95,13 +96,17 @@ class MemoryTrials final : public ports::Trials {
     const auto is_its = [&](std::int32_t slot, const TrialRow& trial) {
       return slot == release.fence.slot && trial.epoch == release.fence.epoch.value;
     };
+    const auto ends_by = std::chrono::steady_clock::now() + release.runs_for.value_or(std::chrono::milliseconds(0));
     if (!release.runs_for)
       std::erase_if(state_->outlasting, [&](const auto& row) { return is_its(row.first, row.second.trial); });
+    for (auto& [slot, row] : state_->outlasting) {
+      if (is_its(slot, row.trial)) row.ends_by = ends_by;
+    }
+    if (release.fence.history != state_->history) return;
     std::erase_if(state_->trials, [&](const auto& row) {
       const auto& [at, trial] = row;
       if (!is_its(at.first, trial)) return false;
-      if (release.runs_for)
-        state_->outlasting.insert({at.first, {trial, std::chrono::steady_clock::now() + *release.runs_for}});
+      if (release.runs_for) state_->outlasting.insert({at.first, {trial, ends_by}});
       return true;
     });
   }

@@ -299,7 +299,8 @@ void Engine::release(const std::vector<LanePtr>& lanes, bool lost) {
 }
 
 /// This process lives, so the next owners of these lanes need not suspect that a message has killed it. A handler that
-/// outlasts a rebalance may still do so. At the shutdown, the process ends before its handlers.
+/// outlasts a rebalance may still do so: the keeper renews its trial. At the shutdown, the process ends before its
+/// handlers.
 void Engine::give_up(const std::vector<LanePtr>& lanes) {
   std::vector<ports::Trials::Release> released;
   shared_->scheduler.locked([&] {
@@ -314,13 +315,9 @@ void Engine::give_up(const std::vector<LanePtr>& lanes) {
       auto& one = released.emplace_back(ports::Trials::Release{
           .fence = *place.guard, .is_proved = !runs && (!place.suspicion || position >= place.suspicion->until)});
       if (!runs || !at_work_) continue;
-      one.runs_for = lane->topic.runner.plan().handler_timeout;
-      outlasted_.push_back(*place.guard);
+      one.runs_for = keeper_->outlasts(lane, *place.guard);
     }
   });
-  if (!at_work_) {
-    for (const Fence& fence : outlasted_) released.push_back({.fence = fence, .is_proved = false});
-  }
   if (released.empty()) return;
   try {
     trials_->release(released);
@@ -347,6 +344,7 @@ void Engine::shut_down() {
   shared_->engine = nullptr;
   shared_->waker.point_to(nullptr);
   keeper_->stop();
+  keeper_->end_trials();
   shared_->scheduler.stop();
   for (auto& worker : workers_) {
     // A worker whose handler does not return is left behind: the process is about to end, and a thread cannot be

@@ -135,7 +135,6 @@ class Engine final : private ports::AssignmentListener {
   std::map<TopicPartition, OwnedPartition> kept_;  ///< released in the current rebalance, see go_on_without_store()
   std::vector<LanePtr> other_logs_;                ///< lanes for which Kafka has another log
   SteadyTime next_other_logs_{};
-  std::vector<Fence> outlasted_;    ///< of lanes that were given up while handlers ran
   std::exception_ptr fatal_;        ///< nothing may continue: run() ends with it
   SteadyTime look_again_{};         ///< when to check again whether it can continue
   std::vector<std::string> names_;  ///< of the topics

@@ -354,18 +354,19 @@ TEST_F(SuspectsTest, that_outlast_a_rebalance_stay_on_trial_until_they_end_or_th
       bool has_some = false;
     } listener;
     const auto other = broker->open_consumer();
+    const auto from = text.str().size();
     other->subscribe({"t"}, listener);
-    EXPECT_TRUE(eventually([&] { return other->poll(1ms), listener.has_some; }));
-    EXPECT_THAT(text.str(), HasSubstr("handler_not_stopping"));
+    // Without a poll, the rebalance goes on, and the stop meets a process without partitions.
+    EXPECT_TRUE(eventually([&] { return stops || (other->poll(1ms), listener.has_some); }));
+    EXPECT_TRUE(eventually([&] { return text.str().find("revoked 2 partitions", from) != std::string::npos; }));
     if (!stops) {
-      EXPECT_TRUE(eventually([&] { return suspects(1) == std::vector{ports::Suspect{0, 2}}; })) << "over its time";
       *open = true;
       EXPECT_TRUE(eventually([&] { return suspects(1).empty(); })) << "it has ended, and took effect";
     }
     app.stop();
     thread.join();
-    if (stops) {
-      EXPECT_THAT(suspects(1), ElementsAre(ports::Suspect{0, 1})) << "its process ended by itself";
+    if (stops) {  // for longer than a trial lasts that nobody renews
+      EXPECT_FALSE(eventually([&] { return suspects(1) != std::vector{ports::Suspect{0, 1}}; }, 1500ms)) << "it ended";
     }
     *open = true;
   }

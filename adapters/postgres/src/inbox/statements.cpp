@@ -286,28 +286,31 @@ UPDATE @.suspect SET deaths = greatest(0, deaths - 1), epoch = NULL
    AND record_offset = ANY ($4::bigint[]) AND record_offset <> ALL ($5::bigint[]))";
 
 /// A second statement: if it waited for kGiveUp, it must see what kGiveUp has inserted. What is settled needs no other
-/// owner's trial.
+/// owner's trial. In another history, too: the row has survived, and its owner lives.
 constexpr std::string_view kEndOutlasting = R"(
 DELETE FROM @.outlasting
- WHERE slot = $1::integer AND epoch <= $2::bigint AND @history = $3::bigint
+ WHERE slot = $1::integer AND epoch <= $2::bigint
    AND (epoch = $2::bigint AND first_offset = ($4::bigint[])[1]
-        OR NOT EXISTS (SELECT FROM unnest(offsets) AS o (each) WHERE o.each <> ALL ($5::bigint[]))))";
+        OR @history = $3::bigint
+           AND NOT EXISTS (SELECT FROM unnest(offsets) AS o (each) WHERE o.each <> ALL ($5::bigint[]))))";
 
-/// $4: for how many milliseconds what is on trial may still run; NULL: it does not.
+/// $4: for how many milliseconds what is on trial may still run; NULL: it does not. What outlasts its ownership already
+/// gets that time anew, also in another history, where its owner lives as well.
 constexpr std::string_view kGiveUp = R"(
 WITH given AS MATERIALIZED (
-  SELECT g.slot, g.epoch, g.runs_ms
+  SELECT g.slot, g.epoch, g.runs_ms, g.history = @history AS is_same
     FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[]) AS g (slot, epoch, history, runs_ms)
-   WHERE g.history = @history
-), ended AS (
-  DELETE FROM @.outlasting t USING given g WHERE t.slot = g.slot AND t.epoch = g.epoch AND g.runs_ms IS NULL
+), outlasted AS (
+  DELETE FROM @.outlasting t USING given g WHERE t.slot = g.slot AND t.epoch = g.epoch
+  RETURNING t.slot, t.first_offset, t.epoch, t.offsets, t.alone, t.incarnation, g.runs_ms
 ), begun AS (
-  DELETE FROM @.trial t USING given g WHERE t.slot = g.slot AND t.epoch = g.epoch
+  DELETE FROM @.trial t USING given g WHERE t.slot = g.slot AND t.epoch = g.epoch AND g.is_same
   RETURNING t.slot, t.first_offset, t.epoch, t.offsets, t.alone, t.incarnation, g.runs_ms
 )
 INSERT INTO @.outlasting (slot, first_offset, epoch, offsets, alone, incarnation, ends_by)
-SELECT slot, first_offset, epoch, offsets, alone, incarnation, clock_timestamp() + runs_ms * interval '1 millisecond'
-  FROM begun WHERE runs_ms IS NOT NULL
+SELECT DISTINCT ON (slot, first_offset, epoch) slot, first_offset, epoch, offsets, alone, incarnation,
+       clock_timestamp() + runs_ms * interval '1 millisecond'
+  FROM (SELECT * FROM outlasted UNION ALL SELECT * FROM begun) runs WHERE runs_ms IS NOT NULL
     ON CONFLICT (slot, first_offset, epoch) DO NOTHING)";
 
 constexpr std::string_view kRelease = R"(

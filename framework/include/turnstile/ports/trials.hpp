@@ -49,13 +49,13 @@ class Trials {
     /// Whether the successor may trust the partition's state. False: the successor must be careful. Messages of the
     /// partition may then still run, and their transactions are not waited for.
     bool is_proved = true;
-    /// Handlers still run, and the process goes on. If they have not ended after this time, the process has died of
-    /// them. Absent: nothing runs, or the process is about to end by itself.
+    /// Handlers still run, and the process goes on. If they have not ended after this time, and the call was not
+    /// repeated, the process has died of them. Absent: nothing runs, or the process is about to end by itself.
     std::optional<std::chrono::milliseconds> runs_for{};
   };
   /// The owner lives, and gives these partitions up: what it has begun is not suspected, except where `runs_for` is set
-  /// and the messages do not end(). A later call for the same fence without it ends that. If the epoch is over, nothing
-  /// else of the partition changes.
+  /// and the messages do not end(). A later call for the same fence gives them that time anew, or without `runs_for`
+  /// ends that, also in another history of the store. If the epoch is over, nothing else of the partition changes.
   virtual void release(std::span<const Release> partitions) = 0;
 };
 

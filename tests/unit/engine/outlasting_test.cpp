@@ -1,0 +1,110 @@
+// A handler that outlasts its partition: its process lives, and says so to the partition's next owners.
+
+#include "tests/support/forwarding_store.hpp"
+#include "tests/unit/engine/engine_fixture.hpp"
+
+namespace turnstile::test {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+/// Records the calls that give what outlasts its owner some time. No end is recorded in the store.
+class CountedTrials final : public ports::Trials {
+ public:
+  explicit CountedTrials(std::shared_ptr<ports::Trials> inner) : inner_(std::move(inner)) {}
+  std::vector<ports::Suspect> take_over(const Fence& fence, Offset first) override {
+    return inner_->take_over(fence, first);
+  }
+  void begin(const Fence& fence, std::span<const Offset> offsets, bool alone) override {
+    inner_->begin(fence, offsets, alone);
+  }
+  void end(const Fence&, std::span<const Offset>, std::span<const Offset>) override {}  // as if the store was away
+  void release(std::span<const Release> partitions) override {
+    inner_->release(partitions);
+    for (const Release& one : partitions) {
+      const std::lock_guard lock(mutex_);
+      if (one.runs_for) given_.push_back(*one.runs_for);
+      else ended_ = true;
+    }
+  }
+  bool ended() {
+    const std::lock_guard lock(mutex_);
+    return ended_;
+  }
+  std::vector<std::chrono::milliseconds> given() {
+    const std::lock_guard lock(mutex_);
+    return given_;
+  }
+
+ private:
+  std::shared_ptr<ports::Trials> inner_;
+  std::mutex mutex_;
+  std::vector<std::chrono::milliseconds> given_;
+  bool ended_ = false;
+};
+
+class CountedStore final : public ForwardingStore {
+ public:
+  explicit CountedStore(const std::shared_ptr<ports::Store>& inner)
+      : ForwardingStore(inner), counted(std::make_shared<CountedTrials>(inner->trials())) {}
+  std::shared_ptr<ports::Trials> trials() override { return counted; }
+  const std::shared_ptr<CountedTrials> counted;
+};
+
+class Outlasting : public EngineTest {
+ protected:
+  std::vector<ports::Suspect> suspects() {
+    const TopicPartition at{"t", 0};
+    return inbox->trials()->take_over(inbox->claim_partitions(config().group(), {&at, 1}, 1s).front().fence, 0);
+  }
+};
+
+/// Every rebalance would otherwise count as a death of a process that lives. The message would become a dead letter
+/// while a service that its handler waits for is away.
+TEST_F(Outlasting, does_not_count_as_a_death_as_long_as_its_process_lives) {
+  topic("t", 1);
+  topic("t.dlq", 1);
+  publish("t", 1);
+  {
+    const TopicPartition at{"t", 0};
+    const Offset first = 0;
+    const Fence died = inbox->claim_partitions(config().group(), {&at, 1}, 1s).front().fence;
+    inbox->trials()->begin(died, {&first, 1}, true);
+  }
+  Config c = config();
+  c.consumer.drain_timeout = 10ms;
+  const auto store = std::make_shared<CountedStore>(inbox);
+  Door entered, open;
+  Consumer app(c, Backends{broker, store});
+  app.topic("t", Pipeline([&](const Message&, Context&) {
+                   entered.open();
+                   open.wait(60s);
+                 }) | handler_timeout(1ms) |
+                     limit(8) | dead_letter())
+      .handle_signals(false)
+      .logger(logger);
+  std::thread thread([&] { app.run(); });
+  EXPECT_TRUE(entered.wait());
+  struct Other final : ports::AssignmentListener {
+    std::vector<TopicPartitionOffset> on_assigned(std::span<const TopicPartition>) override { return {}; }
+    void on_revoked(std::span<const TopicPartition>, bool) override {}
+  } listener;
+  const auto other = broker->open_consumer();
+  const std::vector<std::string> topics{"t"};
+  other->subscribe(topics, listener);
+  EXPECT_TRUE(eventually([&] { return log_text().find("revoked 1 partitions") != std::string::npos; }));
+  // At least a third of the time passes between two of them.
+  EXPECT_TRUE(eventually([&] { return store->counted->given().size() > 5; }));
+  EXPECT_THAT(store->counted->given(), ::testing::Each(1s)) << "handler_timeout, but not less than a second";
+  EXPECT_THAT(suspects(), ElementsAre(ports::Suspect{0, 1})) << "the process that died before";
+  open.open();
+  EXPECT_TRUE(eventually([&] { return store->counted->ended(); })) << "the handler has returned";
+  EXPECT_THAT(suspects(), ElementsAre(ports::Suspect{0, 1})) << "though its end was not recorded";
+  app.stop();
+  thread.join();
+  EXPECT_THAT(log_text(), HasSubstr("handler_not_stopping"));
+}
+
+}  // namespace
+}  // namespace turnstile::test
