@@ -89,6 +89,7 @@ void Engine::run(const std::atomic<int>& stop) {
                                                                              .group = settings_.group,
                                                                              .breakers = breakers_of(shared_->topics)}},
                                         shared_->scheduler, store_, run_log_, std::move(calls));
+  if (trials_) outlasting_ = std::make_unique<OutlastingTrials>(shared_->scheduler, trials_, run_log_);
   reporter_ = std::make_unique<StatusReporter>(
       StatusReporter::Settings{.observers = observers,
                                .on_ends = [this](const auto& ends) { shared_->note(ends); },
@@ -299,7 +300,7 @@ void Engine::release(const std::vector<LanePtr>& lanes, bool lost) {
 }
 
 /// This process lives, so the next owners of these lanes need not suspect that a message has killed it. A handler that
-/// outlasts a rebalance may still do so: the keeper renews its trial. At the shutdown, the process ends before its
+/// outlasts a rebalance may still do so: its trial is renewed. At the shutdown, the process ends before its
 /// handlers.
 void Engine::give_up(const std::vector<LanePtr>& lanes) {
   std::vector<ports::Trials::Release> released;
@@ -315,7 +316,7 @@ void Engine::give_up(const std::vector<LanePtr>& lanes) {
       auto& one = released.emplace_back(ports::Trials::Release{
           .fence = *place.guard, .is_proved = !runs && (!place.suspicion || position >= place.suspicion->until)});
       if (!runs || !at_work_) continue;
-      one.runs_for = keeper_->outlasts(lane, *place.guard);
+      one.runs_for = outlasting_->add(lane, *place.guard);
     }
   });
   if (released.empty()) return;
@@ -339,12 +340,12 @@ void Engine::shut_down() {
   at_work_ = false;
   run_log_->info("stopping: no new handlers, waiting for those that run");
   release(shared_->scheduler.lanes(), false);
+  if (outlasting_) outlasting_->end();
   reporter_->leave_kafka();
   consumer_->close();
   shared_->engine = nullptr;
   shared_->waker.point_to(nullptr);
   keeper_->stop();
-  keeper_->end_trials();
   shared_->scheduler.stop();
   for (auto& worker : workers_) {
     // A worker whose handler does not return is left behind: the process is about to end, and a thread cannot be

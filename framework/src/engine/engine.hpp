@@ -14,6 +14,7 @@
 
 #include "engine/kafka_answers.hpp"
 #include "engine/log_identity.hpp"
+#include "engine/outlasting_trials.hpp"
 #include "engine/partition_keeper.hpp"
 #include "engine/scheduler.hpp"
 #include "engine/status_reporter.hpp"
@@ -116,7 +117,6 @@ class Engine final : private ports::AssignmentListener {
                                  KafkaAnswers& kafka);
   void release_in_rebalance(const std::vector<LanePtr>& lanes, bool lost);
   void go_on_without_store(const std::vector<LanePtr>& lanes, KafkaAnswers& kafka);
-
   const EngineSettings settings_;
   std::shared_ptr<ports::Store> store_;
   std::shared_ptr<ports::Trials> trials_;  ///< null without a store
@@ -126,6 +126,7 @@ class Engine final : private ports::AssignmentListener {
   struct Shared;
   std::shared_ptr<Shared> shared_;
   std::unique_ptr<PartitionKeeper> keeper_;
+  std::unique_ptr<OutlastingTrials> outlasting_;  ///< null without a store
   std::vector<std::thread> workers_;
   const std::atomic<int>* stop_ = nullptr;
   SteadyTime next_commit_{};

@@ -17,9 +17,6 @@ constexpr std::chrono::milliseconds kTick{100};
 constexpr std::chrono::milliseconds kClaimRetry{500};
 /// How often it checks whether the store still has the watermarks that have not moved.
 constexpr std::chrono::milliseconds kLookBack{10'000};
-/// How long a trial of a handler that outlasts its lane lasts if nobody renews it: handler_timeout, within these bounds.
-/// The next owners learn of a death that late.
-constexpr std::chrono::milliseconds kShortestTrial{1'000}, kLongestTrial{30'000};
 
 }  // namespace
 
@@ -70,7 +67,6 @@ void PartitionKeeper::tell_of_store() {
 void PartitionKeeper::keep_partitions() {
   if (!store_) return;
   const SteadyTime now = std::chrono::steady_clock::now();
-  renew_trials(now);
   claim_late(now);
   if (now < next_flush_) return;
   const bool all = now >= next_look_back_;
@@ -136,50 +132,6 @@ void PartitionKeeper::flush(std::span<const LanePtr> lanes, bool unmoved_too) {
       }
     }
   });
-}
-
-std::chrono::milliseconds PartitionKeeper::outlasts(const LanePtr& lane, const Fence& fence) {
-  const auto runs_for = std::clamp(lane->topic.runner.plan().handler_timeout, kShortestTrial, kLongestTrial);
-  const std::lock_guard lock(renewing_);
-  outlasting_.push_back({lane, fence, runs_for, std::chrono::steady_clock::now() + runs_for / 3});
-  return runs_for;
-}
-
-void PartitionKeeper::renew_trials(SteadyTime now) {
-  std::vector<ports::Trials::Release> due;
-  scheduler_.locked([&] {
-    const std::lock_guard lock(renewing_);
-    for (Outlasting& one : outlasting_) {
-      one.has_ended = one.lane->lane.running() == 0;
-      if (!one.has_ended && now < one.renew_at) continue;
-      one.renew_at = now + one.runs_for / 3;
-      // Also if it has ended: its end() may have failed, or have met this renewal.
-      auto& release = due.emplace_back(ports::Trials::Release{.fence = one.fence, .is_proved = false});
-      if (!one.has_ended) release.runs_for = one.runs_for;
-    }
-  });
-  if (due.empty() || !release(due)) return;
-  const std::lock_guard lock(renewing_);
-  std::erase_if(outlasting_, [](const Outlasting& one) { return one.has_ended; });
-}
-
-void PartitionKeeper::end_trials() {
-  std::vector<ports::Trials::Release> all;
-  for (const Outlasting& one : outlasting_) all.push_back({.fence = one.fence, .is_proved = false});
-  if (!all.empty() && scheduler_.store_available()) release(all);
-}
-
-bool PartitionKeeper::release(const std::vector<ports::Trials::Release>& trials) {
-  try {
-    store_->trials()->release(trials);
-    return true;
-  } catch (const std::exception& e) {
-    run_log_->info(
-        std::string(
-            "what the handlers of released partitions run was not recorded, so it may count as if this process had died: ") +
-        e.what());
-    return false;
-  }
 }
 
 void PartitionKeeper::watch_handlers() {

@@ -54,13 +54,7 @@ class PartitionKeeper {
   /// Waits for watermarks that are being written. A watermark of an old log must not be written after its new log has
   /// begun under the same fence.
   void await_flush() { const std::lock_guard lock(flushing_); }
-  /// A handler of this lane still runs at its release. Until it ends, the keeper renews what the lane has on trial. A
-  /// process that lives is not counted as dead then, however long the handler runs. Returns how long a trial lasts
-  /// without that. The caller holds the scheduler's lock.
-  std::chrono::milliseconds outlasts(const LanePtr& lane, const Fence& fence);
   void stop();
-  /// After stop(): the process ends by itself, so no message of outlasts() has killed it.
-  void end_trials();
 
  private:
   void flush(std::span<const LanePtr> lanes, bool unmoved_too);
@@ -70,8 +64,6 @@ class PartitionKeeper {
   void watch_progress(SteadyTime now);
   void claim_late(SteadyTime now);
   void hurry_after_failover(SteadyTime now);
-  void renew_trials(SteadyTime now);
-  bool release(const std::vector<ports::Trials::Release>& trials);
 
   const Settings settings_;
   Scheduler& scheduler_;
@@ -86,15 +78,6 @@ class PartitionKeeper {
   std::mutex mutex_;
   std::condition_variable claimed_;
   LanePtr claiming_;  ///< the lane whose claim is in progress; protected by mutex_
-  struct Outlasting {
-    LanePtr lane;
-    Fence fence;
-    std::chrono::milliseconds runs_for{};
-    SteadyTime renew_at{};
-    bool has_ended = false;
-  };
-  std::mutex renewing_;
-  std::vector<Outlasting> outlasting_;  ///< protected by renewing_, which is locked after the scheduler's lock
   PeriodicThread thread_, watchdog_;
   std::unique_ptr<PauseKeeper> pauses_;  ///< null without a store
   std::unique_ptr<Purger> purger_;       ///< null without handlers that store ids
