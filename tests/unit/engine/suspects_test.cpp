@@ -355,10 +355,10 @@ TEST_F(SuspectsTest, that_outlast_a_rebalance_stay_on_trial_until_they_end_or_th
     } listener;
     const auto other = broker->open_consumer();
     const auto from = text.str().size();
-    other->subscribe({"t"}, listener);
-    // Without a poll, the rebalance goes on, and the stop meets a process without partitions.
+    other->subscribe({"t"}, listener);  // without a poll, the stop meets a process without partitions
     EXPECT_TRUE(eventually([&] { return stops || (other->poll(1ms), listener.has_some); }));
     EXPECT_TRUE(eventually([&] { return text.str().find("revoked 2 partitions", from) != std::string::npos; }));
+    EXPECT_THAT(text.str(), HasSubstr("handler_not_stopping"));
     if (!stops) {
       *open = true;
       EXPECT_TRUE(eventually([&] { return suspects(1).empty(); })) << "it has ended, and took effect";
