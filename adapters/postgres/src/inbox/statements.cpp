@@ -308,8 +308,7 @@ WITH given AS MATERIALIZED (
   RETURNING t.slot, t.first_offset, t.epoch, t.offsets, t.alone, t.incarnation, g.runs_ms
 )
 INSERT INTO @.outlasting (slot, first_offset, epoch, offsets, alone, incarnation, ends_by)
-SELECT DISTINCT ON (slot, first_offset, epoch) slot, first_offset, epoch, offsets, alone, incarnation,
-       clock_timestamp() + runs_ms * interval '1 millisecond'
+SELECT slot, first_offset, epoch, offsets, alone, incarnation, clock_timestamp() + runs_ms * interval '1 millisecond'
   FROM (SELECT * FROM outlasted UNION ALL SELECT * FROM begun) runs WHERE runs_ms IS NOT NULL
     ON CONFLICT (slot, first_offset, epoch) DO NOTHING)";
 
