@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <pqxx/pqxx>
 #include <string>
 
@@ -13,11 +12,6 @@
 #include "turnstile/config.hpp"
 
 namespace turnstile::test {
-
-inline std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
 
 /// Skips the test if there is no server, as all integration tests do. ./dev test starts one.
 class CliDatabase : public ::testing::Test {

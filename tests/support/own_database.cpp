@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <stdexcept>
@@ -15,6 +16,15 @@ namespace {
 
 constexpr const char* kSchema = "migrated_before";
 
+/// The URL of the same server, for another database. In the path, where scratch-pgbouncer looks for it.
+std::string with_database(const std::string& url, const std::string& name) {
+  const auto host = url.find("://");
+  if (host == std::string::npos) return with_parameter(url, "dbname", name);
+  const auto parameters = std::min(url.find('?'), url.size());
+  const auto path = std::min(url.find('/', host + 3), parameters);
+  return url.substr(0, path) + "/" + name + url.substr(parameters);
+}
+
 /// Other migrations have another original, so a server may outlive a change of them.
 std::string original_name() {
   std::string checksums;
@@ -22,11 +32,8 @@ std::string original_name() {
   return "migrated_" + std::to_string(std::hash<std::string>{}(checksums));
 }
 
-void migrate(const std::string& url) {
-  PostgresSettings settings;
-  settings.url = Secret(url);
-  settings.schema = kSchema;
-  postgres::migrate_up(settings, postgres::embedded_migration_list());
+void make_schema_to_copy(const std::string& url) {
+  migrate(url, kSchema);
   if (Sql(url).one(std::string("SELECT count(*) FROM pg_proc WHERE prosrc LIKE '%") + kSchema + "%'") != "0")
     throw std::runtime_error(
         "a function's text names its schema, so a test cannot rename it: tests/support/own_database.cpp");
@@ -40,7 +47,7 @@ std::string original(Sql& server, const std::string& server_url) {
     const std::string unfinished = name + "_unfinished";
     server.exec("DROP DATABASE IF EXISTS " + unfinished + " WITH (FORCE)");
     server.exec("CREATE DATABASE " + unfinished + " TEMPLATE template0");
-    migrate(with_database(server_url, unfinished));
+    make_schema_to_copy(with_database(server_url, unfinished));
     server.exec("ALTER DATABASE " + unfinished + " RENAME TO " + name);
   }
   server.exec("SELECT pg_advisory_unlock(hashtext('" + name + "'))");
@@ -77,14 +84,6 @@ class OwnDatabase {
 };
 
 }  // namespace
-
-std::string with_database(const std::string& url, const std::string& name) {
-  const auto host = url.find("://");
-  if (host == std::string::npos) return with_parameter(url, "dbname", name);
-  const auto parameters = std::min(url.find('?'), url.size());
-  const auto path = std::min(url.find('/', host + 3), parameters);
-  return url.substr(0, path) + "/" + name + url.substr(parameters);
-}
 
 std::string own_database(const std::string& server_url) {
   static const OwnDatabase own(server_url);

@@ -74,12 +74,16 @@ std::string Sql::one(const std::string& sql) {
 
 int Sql::backend_pid() const { return PQbackendPID(connection_); }
 
-void make_schema(const std::string& name) {
+void migrate(const std::string& url, const std::string& schema) {
   PostgresSettings settings;
-  settings.url = Secret(postgres_url().value());
-  settings.schema = name;
+  settings.url = Secret(url);
+  settings.schema = schema;
+  postgres::migrate_up(settings, postgres::embedded_migration_list());
+}
+
+void make_schema(const std::string& name) {
   Sql sql(postgres_url().value());
-  if (!take_migrated_schema(sql, name)) postgres::migrate_up(settings, postgres::embedded_migration_list());
+  if (!take_migrated_schema(sql, name)) migrate(postgres_url().value(), name);
 }
 
 PostgresSchema::PostgresSchema(bool migrated)

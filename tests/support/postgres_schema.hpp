@@ -45,6 +45,8 @@ class Sql {
 /// A proxy to the server of this connection.
 TcpProxy proxy_to(Sql& sql);
 
+/// Runs all migrations in this schema.
+void migrate(const std::string& url, const std::string& schema);
 /// A schema of that name in the process's database, in which all migrations have run.
 void make_schema(const std::string& name);
 

@@ -13,7 +13,6 @@
 #include "tests/support/eventually.hpp"
 #include "turnstile/kafka/admin.hpp"
 #include "turnstile/kafka/broker.hpp"
-#include "turnstile/postgres/migrations.hpp"
 
 namespace turnstile::test {
 
@@ -47,10 +46,7 @@ World::World(WorldOptions options) : topic_(unique_topic()), schema_(topic_), op
     options_.postgres_url = postgres_url().value_or("");
     make_schema(schema_);
   } else {
-    PostgresSettings settings;
-    settings.url = Secret(options_.postgres_url);
-    settings.schema = schema_;
-    postgres::migrate_up(settings, postgres::embedded_migration_list());
+    migrate(options_.postgres_url, schema_);
   }
   // No unique constraint: a second effect must be visible, not refused.
   static_cast<void>(query(
