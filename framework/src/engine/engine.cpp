@@ -300,8 +300,7 @@ void Engine::release(const std::vector<LanePtr>& lanes, bool lost) {
 }
 
 /// This process lives, so the next owners of these lanes need not suspect that a message has killed it. A handler that
-/// outlasts a rebalance may still do so: its trial is renewed. At the shutdown, the process ends before its
-/// handlers.
+/// outlasts a rebalance may still do so: its trial is renewed. At the shutdown, the process ends before its handlers.
 void Engine::give_up(const std::vector<LanePtr>& lanes) {
   std::vector<ports::Trials::Release> released;
   shared_->scheduler.locked([&] {
