@@ -17,7 +17,6 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using namespace std::chrono_literals;
 
-constexpr const char* kEffect = InboxFixture::kEffect;
 constexpr const char* kRefused = InboxFixture::kRefused;
 
 INSTANTIATE_TEST_SUITE_P(Inbox, InboxContract, all_inbox_kinds(), kind_name);

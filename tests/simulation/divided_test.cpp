@@ -10,13 +10,13 @@ namespace turnstile::simulation {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::uint64_t kSeeds = 100;  // these builds are slow
+constexpr std::uint64_t kDividedSeeds = 100;  // these builds are slow
 #else
-constexpr std::uint64_t kSeeds = 500;
+constexpr std::uint64_t kDividedSeeds = 500;
 #endif
 
 TEST(DividedSimulation, all_invariants_hold) {
-  const DividedOutcome outcome = run_many_divided(1, kSeeds);
+  const DividedOutcome outcome = run_many_divided(1, kDividedSeeds);
   ASSERT_FALSE(outcome.seed) << "seed " << *outcome.seed << ": " << outcome.why;
   EXPECT_GT(outcome.marks.moved_while_held, 0U);
   EXPECT_GT(outcome.marks.opened, 0U);

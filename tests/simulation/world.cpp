@@ -22,7 +22,7 @@ constexpr std::uint32_t kMostReserve = 2;
 /// The longest handlers while only time has to pass: half of a run's time was spent on short ones.
 constexpr std::int64_t kUnhurried = 300;
 
-std::string text(Count number) { return std::to_string(number); }
+std::string figure(Count number) { return std::to_string(number); }
 
 /// Max-min fair shares: each permit goes to the process with the fewest for its weight.
 std::vector<Count> fair_shares(Count capacity, const std::vector<Count>& wants, const std::vector<Count>& weights) {
@@ -196,11 +196,12 @@ void World::handler_started(const std::string& name) const {
   const Count shared = known ? limiter->second.shared() : 0;
   const Count held = known ? limiter->second.held() : 0;
   if (running > std::max(shared, held))
-    throw Broken("handlers with " + text(running) + " permits of " + name + " run, and the limit is " + text(shared));
+    throw Broken("handlers with " + figure(running) + " permits of " + name + " run, and the limit is " +
+                 figure(shared));
   if (const Count most = known ? std::max(limiter->second.limit(), held + limiter->second.reserved) : 0;
       running + on_reserve > most)
-    throw Broken("handlers with " + text(running) + " permits of " + name + " and " + text(on_reserve) +
-                 " of its reserve run, and the limit is " + text(most));
+    throw Broken("handlers with " + figure(running) + " permits of " + name + " and " + figure(on_reserve) +
+                 " of its reserve run, and the limit is " + figure(most));
   outside_holds();
 }
 
@@ -220,13 +221,13 @@ void World::outside_holds() const {
         }
         const Count held = running > 0 ? checks.state().held(use.name, id) : 0;
         if (running > held)
-          throw Broken(process->name() + " runs handlers with " + text(running) + " permits of " + use.name +
-                       ", and holds " + text(held) + " as member " + text(id));
+          throw Broken(process->name() + " runs handlers with " + figure(running) + " permits of " + use.name +
+                       ", and holds " + figure(held) + " as member " + figure(id));
         if (on_reserve > 0) reserved += checks.state().reserved(use.name, id);
       }
       if (on_reserve > reserved)
-        throw Broken(process->name() + " runs handlers with " + text(on_reserve) + " permits of the reserve of " +
-                     use.name + ", and has reserved " + text(reserved));
+        throw Broken(process->name() + " runs handlers with " + figure(on_reserve) + " permits of the reserve of " +
+                     use.name + ", and has reserved " + figure(reserved));
     }
   }
 }
@@ -342,8 +343,8 @@ void World::must_not_withhold() {
     let(asks, 0, 1, 0);
     run_for(300);
     if (held() < most)
-      throw Broken(works.process().name() + " wants all " + text(most) + " permits of " + use.name + " and holds " +
-                   text(held()) + ", although nobody else has wanted any for 300 ms");
+      throw Broken(works.process().name() + " wants all " + figure(most) + " permits of " + use.name + " and holds " +
+                   figure(held()) + ", although nobody else has wanted any for 300 ms");
   }
   for (const auto& [workers, wanted] : before) let(*workers, wanted, 50, 0);
 }
@@ -382,11 +383,12 @@ void World::must_be_fair() {
       // A remainder that cannot be divided may go to either of two.
       total += held;
       if (held + 1 < shares[i] || (held == 0 && shares[i] > 0))
-        throw Broken(wanting[i]->name() + " wants " + text(wants[i]) + " permits of " + use.name + " and should hold " +
-                     text(shares[i]) + " of " + text(shared(use.name)) + ", but holds " + text(held));
+        throw Broken(wanting[i]->name() + " wants " + figure(wants[i]) + " permits of " + use.name +
+                     " and should hold " + figure(shares[i]) + " of " + figure(shared(use.name)) + ", but holds " +
+                     figure(held));
     }
     if (const Count due = std::accumulate(shares.begin(), shares.end(), Count{0}); total != due)
-      throw Broken(text(due) + " permits of " + use.name + " could be held, but " + text(total) + " are");
+      throw Broken(figure(due) + " permits of " + use.name + " could be held, but " + figure(total) + " are");
   }
   const Position begin = log.end();
   const auto turns = [&] {
@@ -443,7 +445,7 @@ void World::must_be_quiet() {
   if (version_moved_on()) return;
   for (const auto& [name, limiter] : state.limiters) {
     if (limiter.held() > 0)
-      throw Broken(text(limiter.held()) + " permits of " + name + " are held, and nobody wants any");
+      throw Broken(figure(limiter.held()) + " permits of " + name + " are held, and nobody wants any");
   }
   const auto again = restore(save(state));
   if (!again || *again != state) throw Broken("a snapshot of the last state is another state");

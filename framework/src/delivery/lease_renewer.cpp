@@ -13,9 +13,9 @@ namespace {
 constexpr int kRenewals = 3;
 /// The longest wait before the thread looks at the clock again while there are claims.
 constexpr std::chrono::milliseconds kLookAtLeases{500};
-/// The pause after a failed renewal: lease / kPausesInLease, up to kLongestPause.
+/// The pause after a failed renewal: lease / kPausesInLease, up to kLongestRenewalPause.
 constexpr int kPausesInLease = 20;
-constexpr std::chrono::milliseconds kLongestPause{500};
+constexpr std::chrono::milliseconds kLongestRenewalPause{500};
 /// How many owners of failed calls are remembered. Each outage adds one, and some probes do.
 constexpr std::size_t kMostAbandoned = 256;
 
@@ -108,7 +108,7 @@ PeriodicThread::Time LeaseRenewer::renew(std::unique_lock<std::mutex>& lock, std
   if (still.empty()) {
     if (sent < end_of(asked)) {
       wakes_at_ = Clock::time_point::min();
-      return PeriodicThread::after(std::min(asked.lease / kPausesInLease, kLongestPause));
+      return PeriodicThread::after(std::min(asked.lease / kPausesInLease, kLongestRenewalPause));
     }
     lose(lock, *place, "its lease ended before PostgreSQL renewed it: " + failure);
     return PeriodicThread::kAtOnce;
