@@ -289,6 +289,8 @@ void Engine::release(const std::vector<LanePtr>& lanes, bool lost) {
   for (const auto& lane : lanes) {
     if (shared_->scheduler.locked([&] { return lane->lane.running() == 0; })) ended.push_back(lane->place.at);
   }
+  // Before what waits for other members and for Kafka: the store may be cut meanwhile (EndBound).
+  if (!at_work_ && outlasting_) outlasting_->end(lanes);
   limiters_->on_revoked(settings_.group, ended);
   keeper_->await_claims(lanes);
   if (!lost) commit(true);
@@ -338,8 +340,9 @@ void Engine::end_pending_completions() const {
 void Engine::shut_down() {
   at_work_ = false;
   run_log_->info("stopping: no new handlers, waiting for those that run");
-  release(shared_->scheduler.lanes(), false);
-  if (outlasting_) outlasting_->end();
+  const auto lanes = shared_->scheduler.lanes();
+  release(lanes, false);
+  if (lanes.empty() && outlasting_) outlasting_->end(lanes);
   reporter_->leave_kafka();
   consumer_->close();
   shared_->engine = nullptr;

@@ -55,24 +55,31 @@ PeriodicThread::Time OutlastingTrials::renew() {
   if (!any) return PeriodicThread::kWhenWoken;
   if (!due.empty() && release(due)) {
     const std::lock_guard lock(mutex_);
-    std::erase_if(outlasting_, [](const Outlasting& one) { return one.has_ended; });
+    const auto was_due = [&](const Outlasting& one) {
+      return std::ranges::any_of(due, [&](const auto& release) { return release.fence == one.fence; });
+    };
+    // What has ended, but is not due, waits to be tried again.
+    std::erase_if(outlasting_, [&](const Outlasting& one) { return one.has_ended && was_due(one); });
     for (Outlasting& one : outlasting_) {
-      const bool was_due = std::ranges::any_of(due, [&](const auto& release) { return release.fence == one.fence; });
-      if (was_due) one.renew_at = now + one.runs_for / 3;
+      if (was_due(one)) one.renew_at = now + one.runs_for / 3;
     }
   }
   return PeriodicThread::after(kTrialTick);
 }
 
-void OutlastingTrials::end() {
+void OutlastingTrials::end(const std::vector<LanePtr>& lanes) {
   thread_.request_stop();
   const std::lock_guard releasing(releasing_);
   std::vector<ports::Trials::Release> all;
-  {
+  scheduler_.locked([&] {
+    for (const auto& lane : lanes) {
+      if (lane->place.guard && lane->lane.running() > 0)
+        all.push_back({.fence = *lane->place.guard, .is_proved = false});
+    }
     const std::lock_guard lock(mutex_);
     for (const Outlasting& one : outlasting_) all.push_back({.fence = one.fence, .is_proved = false});
     outlasting_.clear();
-  }
+  });
   if (!all.empty()) release(all);
 }
 

@@ -23,8 +23,9 @@ class OutlastingTrials {
   /// A handler of this lane still runs at its release. Returns how long its trials last if nobody renews them. The
   /// caller holds the scheduler's lock.
   std::chrono::milliseconds add(const LanePtr& lane, const Fence& fence);
-  /// The process ends by itself, so no message has killed it. Nothing is renewed from now on.
-  void end();
+  /// The process ends by itself, so no message has killed it, and none of those that still run in `lanes`. Nothing is
+  /// renewed from now on.
+  void end(const std::vector<LanePtr>& lanes);
 
  private:
   struct Outlasting {
