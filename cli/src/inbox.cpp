@@ -153,7 +153,7 @@ void print_stats(const postgres::InboxStats& stats) {
   if (!stats.partitions.empty()) fmt::print("\n{}", table(partitions));
 }
 
-Exit stats(const Global& global) {
+Exit inbox_stats(const Global& global) {
   const auto stats = open_admin(load_settings(global)).stats();
   if (global.json) print(to_json(stats));
   else print_stats(stats);
@@ -224,7 +224,7 @@ void add_inbox(Verb app, Command& command) {
 
   const auto stats_verb =
       inbox.add_verb("stats", "how many ids each handler has, how old they are, and each partition's watermark");
-  stats_verb.runs(command, [](const Global& global) { return stats(global); });
+  stats_verb.runs(command, [](const Global& global) { return inbox_stats(global); });
 
   const auto forget_verb = inbox.add_verb("forget", "let a message take effect a second time if it is delivered again");
   add_id(forget_verb, *options);

@@ -22,7 +22,7 @@ struct OutboxOptions {
   std::string id;
 };
 
-Exit stats(const Global& global) {
+Exit outbox_stats(const Global& global) {
   const auto outbox = open_admin(load_settings(global)).outbox();
   if (global.json) {
     print(Json{{"waiting", outbox.waiting},
@@ -147,7 +147,7 @@ void add_outbox(Verb app, Command& command) {
   outbox.needs_verb();
   const auto options = std::make_shared<OutboxOptions>();
   const auto stats_verb = outbox.add_verb("stats", "how many messages wait, since when, and which process sends them");
-  stats_verb.runs(command, [](const Global& global) { return stats(global); });
+  stats_verb.runs(command, [](const Global& global) { return outbox_stats(global); });
 
   const auto list_verb = outbox.add_verb("list", "the messages that the broker refuses, and why");
   list_verb.add_option("--most", options->most, "how many").type("N").whole_number(1, 1'000'000).shows_default();
