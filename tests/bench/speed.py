@@ -6,6 +6,7 @@ import subprocess
 import tempfile
 import threading
 import time
+from math import ceil
 
 
 class SlowPostgres:
@@ -163,9 +164,9 @@ class Speed:
     def log_10k(self):
         """Each part is a log of its own, so one of them is run, with a virtual clock."""
         members, limiters, each, changes = 10_000, 1_000, 2, 1_000
-        of_part = members * each // self.PARTS
-        seen = self.p.run("bench_core_tokens", members=of_part, limiters=limiters // self.PARTS, each=1, seconds=50,
-                          changes=changes // self.PARTS, patience_s=600)
+        of_part = ceil(members * each / self.PARTS)
+        seen = self.p.run("bench_core_tokens", members=of_part, limiters=ceil(limiters / self.PARTS), each=1, seconds=50,
+                          changes=ceil(changes / self.PARTS), patience_s=600)
         events = seen["events_per_s"]
         sent = (seen["bytes_per_s"] + self.KAFKAS_BYTES * events) * of_part * self.PARTS
         self.say(f"  the brokers send {sent / 1e6:.0f} MB/s, {sent / members / 1e3:.1f} kB/s to each member")
