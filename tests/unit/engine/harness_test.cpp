@@ -26,6 +26,10 @@ void charge(const Message& message, Context& ctx) {
   ctx.defer("INSERT INTO payment (cents) VALUES ($1)", message.text());
 }
 
+void charge_with_id(const Message& message, Context& ctx) {
+  ctx.defer("INSERT INTO payment (id, amount) VALUES ($1, $2)", message.id(), Numeric{message.text()});  // "12.50"
+}
+
 void charge_all(std::span<const Message> messages, Context& ctx) {
   std::vector<Numeric> amounts;
   for (const Message& message : messages) amounts.push_back({message.text()});  // "12.50"
@@ -204,6 +208,13 @@ TEST(Harness, shows_the_ids_and_numbers_of_a_batch) {
   EXPECT_EQ(h.deliver(message("order-1").payload("12.50")), Settled::done);
   EXPECT_EQ(h.statements().at(0).params.at(0), "{" + MessageId::from("order-1").text() + "}");
   EXPECT_EQ(h.statements().at(0).params.at(1), "{12.50}");
+}
+
+TEST(Harness, shows_the_id_that_a_deferred_statement_gets) {
+  Harness h{charge_with_id | transactional()};
+  EXPECT_EQ(h.deliver(message("order-1").payload("12.50")), Settled::done);
+  EXPECT_EQ(h.statements().at(0).params.at(0), MessageId::from("order-1").text());
+  EXPECT_EQ(h.statements().at(0).params.at(1), "12.50");
 }
 
 TEST(Harness, reports_wrong_settings_at_the_first_message) {
