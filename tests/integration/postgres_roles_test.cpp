@@ -221,10 +221,45 @@ TEST_F(PostgresChangedRole, is_no_failure_where_the_handler_restores_it) {
   session_->commit();
   EXPECT_THAT(effects(), ElementsAre("pg_monitor"));
   EXPECT_EQ(published(), "3");
-  begin("b");
-  tx().exec(kOtherRole);
-  session_->commit();  // no statement of Turnstile's own follows
-  EXPECT_EQ(ids(), "3");
+  EXPECT_EQ(ids(), "2");
+}
+
+TEST_F(PostgresChangedRole, fails_a_message_that_ends_with_it) {
+  for (const std::string& change :
+       {kOtherRole, kReadOnly, std::string("DO $$ BEGIN PERFORM Set_Config('role', 'pg_monitor', true); END $$")}) {
+    SCOPED_TRACE(change);
+    expect_failure_of_second([&] { tx().exec(change); });
+    expect_failure_of_second([&] { tx().defer(change); });
+    expect_failure_of_second([&] { postgres::native(tx()).exec(change); });
+  }
+}
+
+TEST_F(PostgresChangedRole, is_not_the_role_of_the_next_message) {
+  sql().exec("GRANT INSERT ON effect TO pg_monitor; GRANT USAGE ON SCHEMA " + schema_->name() + " TO pg_monitor");
+  const std::vector<std::function<void()>> leavers{[&] { tx().exec(kOtherRole); }, [&] { tx().defer(kOtherRole); },
+                                                   [&] { postgres::native(tx()).exec(kOtherRole); },
+                                                   [&] {
+                                                     tx().exec("SAVEPOINT mine");
+                                                     tx().exec(kOtherRole);
+                                                   }};
+  for (const auto& leave : leavers) {
+    begin("a", 3);
+    session_->at_message(1);
+    leave();
+    try {
+      session_->at_message(2);
+      tx().exec("INSERT INTO effect (what) VALUES (current_user)");
+      tx().exec(kOwnRole);
+      session_->commit();
+      ADD_FAILURE() << "it ran under the other role";
+    } catch (const DeferredSqlError& error) {
+      EXPECT_EQ(error.message_index, 1U);
+      EXPECT_EQ(error.sqlstate, "2D000");
+    }
+    session_->rollback();
+    EXPECT_THAT(effects(), IsEmpty());
+    EXPECT_EQ(ids(), "0");
+  }
 }
 
 /// The role in which the URL's connections begin is their own.

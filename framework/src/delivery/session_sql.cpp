@@ -170,11 +170,12 @@ constexpr std::string_view kLeavesNothing[] = {"ABS",
 
 static_assert(std::is_sorted(std::begin(kLeavesNothing), std::end(kLeavesNothing)));
 
+char capital(char c) noexcept { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; }
+
 bool leaves_nothing(std::string_view word) {
   std::array<char, 32> capitals;
   if (word.size() > capitals.size()) return false;
-  std::transform(word.begin(), word.end(), capitals.begin(),
-                 [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; });
+  std::transform(word.begin(), word.end(), capitals.begin(), capital);
   return std::binary_search(std::begin(kLeavesNothing), std::end(kLeavesNothing),
                             std::string_view(capitals.data(), word.size()));
 }
@@ -208,6 +209,14 @@ bool may_change_session(std::string_view sql) noexcept {
     is_alias = !opens && detail::equals_word(word, "AS");
   }
   return scanner.called_quoted();
+}
+
+bool names_role(std::string_view sql) noexcept {
+  constexpr std::string_view names[] = {"ROLE", "AUTHORIZATION", "SET_CONFIG"};
+  return std::any_of(std::begin(names), std::end(names), [&](std::string_view name) {
+    return std::search(sql.begin(), sql.end(), name.begin(), name.end(),
+                       [](char c, char letter) { return capital(c) == letter; }) != sql.end();
+  });
 }
 
 }  // namespace turnstile::ports

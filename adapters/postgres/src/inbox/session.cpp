@@ -148,19 +148,22 @@ void Session::throw_ended() {
 bool Session::aborted() const { return PQtransactionStatus(loan_->connection.raw()) == PQTRANS_INERROR; }
 
 void Session::at_message(std::size_t index) {
-  if (index != message_ && loan_ && !doom_) doom_ = refused_commit();
-  if (index != message_ && enclosed_ && loan_) {
-    try {
-      // It fails, and names the message, if the message has left the transaction aborted.
-      loan_->pipeline.add(kReleaseSavepoints, message_, Pipeline::Keep::nothing, Author::handler);
-    } catch (const ConnectionLost&) {
-      // The next statement finds the loss again, and reports it.
-    }
-    enclosed_ = false;
-  }
+  if (index != message_ && loan_) end_message();
   message_ = index;
   marked_before_ = marked_;
   if (loan_) message_mark_ = loan_->pipeline.mark();
+}
+
+void Session::end_message() {
+  if (!doom_) doom_ = refused_commit();
+  try {
+    // It fails, and names the message, if the message has left the transaction aborted.
+    if (enclosed_) loan_->pipeline.add(kReleaseSavepoints, message_, Pipeline::Keep::nothing, Author::handler);
+    check_named_role();
+  } catch (const ConnectionLost&) {
+    // The next statement finds the loss again, and reports it.
+  }
+  enclosed_ = false;
 }
 
 /// What ran through libpqxx, and savepoints, cannot be taken back.
@@ -295,7 +298,6 @@ void Session::queue(std::string_view sql, std::span<const Param> params) {
 
 void Session::note_statement(std::string_view sql) {
   role_checked_ = false;
-  if (touched_ && prepared_ && marked_) return;
   if (std::find(plain_.begin(), plain_.end(), sql) != plain_.end()) return;
   if (!ports::may_change_session(sql)) {
     plain_[next_plain_++ % plain_.size()] = sql;
@@ -304,6 +306,7 @@ void Session::note_statement(std::string_view sql) {
   mark_transaction();
   touched_ = true;
   prepared_ = prepared_ || ports::makes_prepared(sql);
+  role_named_ = role_named_ || ports::names_role(sql);
 }
 
 void Session::add_reset() {
@@ -352,6 +355,7 @@ void Session::commit() {
       throw_failure(failure);
     }
     if (bridge_) loan_->connection.own_notices();
+    check_named_role();
     if (guarded_) {
       pipeline.add(kSameTransaction, kIdentity);
       pipeline.add(kAllowCommit, kIdentity);
@@ -462,7 +466,7 @@ pqxx::transaction_base& Session::native() {
   if (!aborted()) first_failure_.reset();
   with_connection([&] { enclose_savepoints(); });  // libpqxx may make some
   send_and_read();
-  touched_ = prepared_ = true;
+  touched_ = prepared_ = role_named_ = true;
   loan_->pipeline.leave();
   loan_->pipeline.hold(true);
   loan_->connection.watch();

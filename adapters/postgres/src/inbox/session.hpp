@@ -132,6 +132,12 @@ class Session final : public ports::InboxSession, public Transaction {
   /// Call it before a statement of the framework that comes after statements of handlers. If they have left another
   /// role in the transaction, or have made it read-only, the current message fails.
   void check_role();
+  /// Throws ConnectionLost.
+  void add_role_check();
+  /// Call it after the last statement of a message. Throws ConnectionLost.
+  void check_named_role();
+  /// Call it before the first statement of the next message.
+  void end_message();
   [[noreturn]] static void throw_role_changed(Owner message);
   /// Call it before a savepoint of the current message: it sets the savepoint that encloses them.
   void enclose_savepoints();
@@ -174,6 +180,7 @@ class Session final : public ports::InboxSession, public Transaction {
   bool marked_ = false;                   // it can be recognized, and so can its role
   bool marked_before_ = false;            // before the current message
   bool role_checked_ = false;             // since the last statement of a handler
+  bool role_named_ = false;               // the current message may have changed the role
   bool guarded_ = false;                  // against a COMMIT of the handler
   bool enclosed_ = false;                 // a framework's savepoint encloses those of the current message
   bool savepoints_ = false;               // this transaction has had some

@@ -132,7 +132,8 @@ void Session::start(const ports::InboxScope& scope) {
   message_ = 0;
   first_failure_.reset();
   doom_.reset();
-  marked_ = marked_before_ = role_checked_ = guarded_ = enclosed_ = savepoints_ = touched_ = prepared_ = false;
+  marked_ = marked_before_ = role_checked_ = role_named_ = guarded_ = enclosed_ = savepoints_ = touched_ = prepared_ =
+      false;
   to_own_.reset();
   loan_->connection.forget_seen();
   requests_.clear();

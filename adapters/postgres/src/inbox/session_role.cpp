@@ -1,6 +1,7 @@
 // Whether handlers have left another role in their transaction, or have made it read-only. The framework's statements
 // run in it too. PostgreSQL refuses them then, with the same errors as after a right was revoked or on a standby. Those
-// are outages, in which no message fails. So the statements are preceded by a check, which only a handler can fail.
+// are outages, in which no message fails. So the statements are preceded by a check, which only a handler can fail. The
+// next message and COMMIT are preceded by it, too, if a statement before has named a role.
 
 #include "inbox/session.hpp"
 #include "turnstile/error.hpp"
@@ -33,16 +34,25 @@ void Session::mark_transaction() {
 /// libpqxx may send statements at any time.
 void Session::check_role() {
   if (!marked_ || (role_checked_ && !bridge_)) return;
-  with_connection([&] { loan_->pipeline.add(kCheckRole, message_, Pipeline::Keep::nothing, Author::check); });
+  with_connection([&] { add_role_check(); });
+}
+
+void Session::add_role_check() {
+  loan_->pipeline.add(kCheckRole, message_, Pipeline::Keep::nothing, Author::check);
   role_checked_ = true;
+}
+
+/// Another message of the transaction must not run under that role. After a failure, the check would fail for that reason.
+void Session::check_named_role() {
+  if (role_named_ && marked_ && !aborted()) add_role_check();
+  role_named_ = false;
 }
 
 void Session::throw_role_changed(Owner message) {
   throw DeferredSqlError(
-      "a handler has changed the role of its transaction, or has made it read-only, for example with set_config(), and "
-      "statements of Turnstile's own follow in it (for ctx.reply(), ctx.publish() or a stored retry); restore the role "
-      "before them and at the end of the handler: SELECT set_config('role', 'none', true); or work as another role in a "
-      "SECURITY DEFINER function (SQLSTATE 2D000)",
+      "a handler has changed the role of its transaction, or has made it read-only, for example with set_config(); "
+      "restore the role before ctx.reply(), before ctx.publish() and at the end of the handler: SELECT "
+      "set_config('role', 'none', true); or work as another role in a SECURITY DEFINER function (SQLSTATE 2D000)",
       "2D000", message);
 }
 

@@ -26,6 +26,10 @@ void check_handler_sql(std::string_view sql);
 /// change nothing. It cannot see what triggers, rules, defaults and operators do.
 [[nodiscard]] bool may_change_session(std::string_view sql) noexcept;
 
+/// Whether the text names a role, an authorization or set_config(), so that it may change the role of its transaction.
+/// It cannot see what functions do.
+[[nodiscard]] bool names_role(std::string_view sql) noexcept;
+
 /// Checks a text on the caller's own connection, which may contain several statements. Throws as check_handler_sql(),
 /// and checks each statement. The session belongs to the caller, so SET is allowed.
 void check_borrowed_sql(std::string_view sql);
