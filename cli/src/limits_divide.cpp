@@ -61,7 +61,7 @@ Exit divide(const Global& global, const LimitsDivideOptions& options) {
   const bool was_divided = reader->parts() > 1;
   if (!was_divided) {
     if (const std::string why = reader->why_not_divided(parts); !why.empty())
-      throw Error(Code::token_log_misconfigured, fmt::format("{} was not divided: {}", reader->name(), why));
+      throw Refusal(fmt::format("{} was not divided: {}", reader->name(), why));
   }
   // Also of a log that is divided already: one of its topics may have been created again, with fewer partitions.
   if (!was_divided || reader->parts() == parts) {

@@ -63,8 +63,6 @@ Exit run(const Command& command) {
     return command.run();
   } catch (const UsageError& error) {
     return fail(Exit::usage, error.code(), error.what());
-  } catch (const Refusal& error) {
-    return fail(Exit::refused, error.code(), error.what());
   } catch (const ConfigError& error) {
     for (const auto& problem : error.problems) fail(Exit::usage, error.code(), problem);
     return Exit::usage;
@@ -83,7 +81,11 @@ Exit run(const Command& command) {
     return fail(error.sqlstate.starts_with(kDataException) ? Exit::usage : Exit::problems, error.code(), error.what());
   } catch (const std::exception& error) {
     const Code code = code_of(error);
-    return fail(code == Code::limit_invalid ? Exit::usage : Exit::problems, code, error.what());
+    const bool is_refused = code == Code::operation_refused;
+    return fail(is_refused                    ? Exit::refused
+                : code == Code::limit_invalid ? Exit::usage
+                                              : Exit::problems,
+                code, error.what());
   }
 }
 

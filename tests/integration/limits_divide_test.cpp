@@ -53,6 +53,9 @@ TEST_F(LimitsDivide, divides_a_log_in_use) {
   EXPECT_EQ(moving["free"], 0);
   EXPECT_THAT(cli_.run("permits").out, AllOf(HasSubstr("no handler starts under"), HasSubstr("divided into 4 parts")));
   EXPECT_FALSE(in_use.front().lost().stop_requested());
+  const auto too_early = cli_.run("limits", "set", "psp", "3");
+  EXPECT_EQ(too_early.code, 4);
+  EXPECT_THAT(too_early.err, AllOf(HasSubstr("code=operation_refused"), HasSubstr("Set its limit again then")));
   in_use.clear();
   const auto second = json("limits", "divide", "4");
   EXPECT_EQ(second["was_divided"], true);
@@ -128,8 +131,9 @@ TEST_F(LimitsDivide, refuses_while_members_cannot_follow) {
     log->flush(10s);
   }
   const auto run = cli_.run("limits", "divide", "4");
-  EXPECT_NE(run.code, 0);
-  EXPECT_THAT(run.err, AllOf(HasSubstr("cannot read a divided log"), HasSubstr("old@old-1:4")));
+  EXPECT_EQ(run.code, 4);
+  EXPECT_THAT(run.err, AllOf(HasSubstr("code=operation_refused"), HasSubstr("cannot read a divided log"),
+                             HasSubstr("old@old-1:4")));
 }
 
 /// As members that start while an operator divides the log, or after an operator was killed half way.
@@ -145,6 +149,9 @@ TEST_F(LimitsDivide, members_start_whatever_number_of_partitions_the_topics_have
   EXPECT_EQ(take(*join("four")->open("psp", 2), 1).size(), 1U);
   kafka::extend_topic(settings(), topic_ + ".snapshots", 8);
   EXPECT_EQ(json("limits", "divide", "4")["was_divided"], true);
+  const auto other_number = cli_.run("limits", "divide", "8");
+  EXPECT_EQ(other_number.code, 4);
+  EXPECT_THAT(other_number.err, AllOf(HasSubstr("code=operation_refused"), HasSubstr("divided already, into 4 parts")));
   EXPECT_EQ(take(*join("five")->open("psp", 2), 1).size(), 1U);
 }
 

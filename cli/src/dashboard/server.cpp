@@ -42,8 +42,6 @@ void attempt(httplib::Response& response, const std::function<Json()>& work) {
     answer(response, 200, work());
   } catch (const UsageError& error) {
     fail(response, 400, error.what(), error.code());
-  } catch (const Refusal& error) {
-    fail(response, 409, error.what(), error.code());
   } catch (const ConfigError& error) {
     fail(response, 400, error.problems.empty() ? error.what() : error.problems.front(), error.code());
   } catch (const StoreUnavailable& error) {
@@ -55,7 +53,8 @@ void attempt(httplib::Response& response, const std::function<Json()>& work) {
   } catch (const std::exception& error) {
     const Code code = code_of(error);
     const bool is_missing = code == Code::not_found || code == Code::limiter_unknown;
-    fail(response, is_missing ? 404 : code == Code::usage ? 400 : 500, error.what(), code);
+    const bool is_refused = code == Code::operation_refused;
+    fail(response, is_missing ? 404 : is_refused ? 409 : code == Code::usage ? 400 : 500, error.what(), code);
   }
 }
 

@@ -162,7 +162,7 @@ bool TokenReader::divide(std::uint32_t parts, milliseconds timeout) {
   bool divided = false;
   while (!divided && state.parts == 1) {
     if (std::string why = cannot_divide(state, parts); !why.empty())
-      throw Error(Code::token_log_misconfigured, impl_->name + " was not divided: " + why);
+      throw Error(Code::operation_refused, impl_->name + " was not divided: " + why);
     std::optional<Outcome> outcome;
     if (state.members.empty()) {
       outcome = say_as_member(tokens::Joined{.host = detail::host_name(),
@@ -185,9 +185,8 @@ bool TokenReader::divide(std::uint32_t parts, milliseconds timeout) {
   }
   if (state.members.contains(own.member)) (void)say_as_member(tokens::Left{});
   if (state.parts != parts)
-    throw Error(Code::token_log_misconfigured, impl_->name + " is divided already, into " +
-                                                   std::to_string(state.parts) +
-                                                   " parts. The number of parts cannot be changed");
+    throw Error(Code::operation_refused, impl_->name + " is divided already, into " + std::to_string(state.parts) +
+                                             " parts. The number of parts cannot be changed");
   return true;
 }
 
@@ -224,7 +223,7 @@ bool TokenReader::set_limit(const std::string& limiter, std::optional<std::int64
       const auto opened = tokens::moved_out(impl_->state, part);
       if (!opened)
         throw Error(
-            Code::token_log_misconfigured,
+            Code::operation_refused,
             "limiter '" + limiter +
                 "': the token log was divided, and this limiter waits until the handlers that began before have "
                 "ended. Set its limit again then");
