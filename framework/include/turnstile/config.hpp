@@ -43,7 +43,7 @@ class Secret {
 
 /// `[postgres]`: the database.
 struct PostgresSettings {
-  Secret url;                        ///< a libpq URL or key=value text; may hold a password
+  Secret url{};                      ///< a libpq URL or key=value text; may hold a password
   std::string schema = "turnstile";  ///< the schema of the tables; letters, digits, underscores
   int connections = 0;               ///< the most open connections; 0: one for each worker
   bool prepared_statements = true;   ///< off behind PgBouncer in transaction mode (hazard: pooled-session)
@@ -77,7 +77,7 @@ struct ConsumerSettings {
 /// The scope of limits, and how the permits of a dead member are reclaimed.
 struct LimitsSettings {
   std::string over = "cluster";  ///< cluster: all members of the domain, through Kafka; process
-  std::string topic;             ///< the domain's token log; default: GROUP.tokens. Services that share it share limits
+  std::string topic{};           ///< the domain's token log; default: GROUP.tokens. Services that share it share limits
   std::chrono::milliseconds lease{10'000};  ///< a member that is silent for this time loses its permits
   std::int32_t weight = 1;                  ///< the member's share of a limit is proportional to it
 
@@ -104,7 +104,7 @@ struct LogSettings {
 
 /// `[admin]`: the read-only endpoint with health, status and metrics.
 struct AdminSettings {
-  std::string listen;  ///< HOST:PORT, with port 0 for any free port; empty: there is no endpoint
+  std::string listen{};  ///< HOST:PORT, with port 0 for any free port; empty: there is no endpoint
   /// The parts of `listen`.
   struct Address {
     std::string host;  ///< a name or an address, without the brackets of IPv6
@@ -116,11 +116,11 @@ struct AdminSettings {
 
 /// `[tracing]`: where spans are sent, by OTLP over HTTP.
 struct TracingSettings {
-  std::string endpoint;      ///< the collector's URL, without /v1/traces; empty: spans are sent nowhere
-  Secret headers;            ///< NAME=VALUE, separated by commas, with percent-encoded values: sent with each request
-  double sample = 0.01;      ///< the share of the messages without a trace with which a trace begins
-  std::string service_name;  ///< `service.name` of the spans; empty: the process's client.id, else its group
-  std::string ca_file;       ///< for https: a PEM file with the certificates to trust; empty: those of the system
+  std::string endpoint{};      ///< the collector's URL, without /v1/traces; empty: spans are sent nowhere
+  Secret headers{};            ///< NAME=VALUE, separated by commas, with percent-encoded values: sent with each request
+  double sample = 0.01;        ///< the share of the messages without a trace with which a trace begins
+  std::string service_name{};  ///< `service.name` of the spans; empty: the process's client.id, else its group
+  std::string ca_file{};       ///< for https: a PEM file with the certificates to trust; empty: those of the system
   /// The parts of `endpoint`.
   struct Target {
     bool is_https = false;  ///< whether the URL begins with https:

@@ -14,14 +14,14 @@ namespace turnstile {
 
 /// A header as Kafka carries it: names can repeat, and a value can be absent. It holds views into the record.
 struct HeaderView {
-  std::string_view name;                  ///< the header's name
-  std::optional<std::string_view> value;  ///< absent: the header has no value
+  std::string_view name{};                  ///< the header's name
+  std::optional<std::string_view> value{};  ///< absent: the header has no value
 };
 
 /// A header that owns its bytes.
 struct Header {
-  std::string name;                  ///< the header's name
-  std::optional<std::string> value;  ///< absent: the header has no value
+  std::string name{};                  ///< the header's name
+  std::optional<std::string> value{};  ///< absent: the header has no value
   /// Compares all members.
   bool operator==(const Header&) const = default;
 };
@@ -47,13 +47,13 @@ class HeaderReader {
 
 /// A record that owns its bytes: to store, to produce, or to build in a test.
 struct OwnedMessage {
-  std::string topic;                   ///< its topic, or the topic to send it to
-  std::int32_t partition = 0;          ///< within the topic
-  Offset offset = 0;                   ///< within the partition
-  Timestamp timestamp{};               ///< the record's timestamp
-  std::optional<std::string> key;      ///< absent: no key
-  std::optional<std::string> payload;  ///< absent: no payload
-  std::vector<Header> headers;         ///< in the order of the record
+  std::string topic{};                   ///< its topic, or the topic to send it to
+  std::int32_t partition = 0;            ///< within the topic
+  Offset offset = 0;                     ///< within the partition
+  Timestamp timestamp{};                 ///< the record's timestamp
+  std::optional<std::string> key{};      ///< absent: no key
+  std::optional<std::string> payload{};  ///< absent: no payload
+  std::vector<Header> headers{};         ///< in the order of the record
   /// Only for Context::publish(): the message is sent at this time or later. A time that has passed, or none: at once.
   std::optional<Timestamp> not_before{};
 };
@@ -63,12 +63,12 @@ class Message {
  public:
   /// The fields that an adapter fills in.
   struct Fields {
-    std::string_view topic;                   ///< the topic
-    std::int32_t partition = 0;               ///< within the topic
-    Offset offset = 0;                        ///< of the record
-    Timestamp timestamp{};                    ///< of the record
-    std::optional<std::string_view> key;      ///< absent: no key
-    std::optional<std::string_view> payload;  ///< absent: no payload
+    std::string_view topic{};                   ///< the topic
+    std::int32_t partition = 0;                 ///< within the topic
+    Offset offset = 0;                          ///< of the record
+    Timestamp timestamp{};                      ///< of the record
+    std::optional<std::string_view> key{};      ///< absent: no key
+    std::optional<std::string_view> payload{};  ///< absent: no payload
   };
 
   Message() = default;

@@ -12,10 +12,10 @@ namespace turnstile::kafka {
 
 /// A topic to create.
 struct NewTopic {
-  std::string name;                             ///< its name
-  std::int32_t partitions = 1;                  ///< how many
-  std::int32_t replication = -1;                ///< -1: the cluster's default
-  std::map<std::string, std::string> settings;  ///< the topic's own settings: "retention.ms" and so on
+  std::string name{};                             ///< its name
+  std::int32_t partitions = 1;                    ///< how many
+  std::int32_t replication = -1;                  ///< -1: the cluster's default
+  std::map<std::string, std::string> settings{};  ///< the topic's own settings: "retention.ms" and so on
 };
 
 /// Creates a topic. Returns when a broker that it asks knows the topic. False: it existed already. Throws BrokerError.
