@@ -212,11 +212,21 @@ bool may_change_session(std::string_view sql) noexcept {
 }
 
 bool names_role(std::string_view sql) noexcept {
-  constexpr std::string_view names[] = {"ROLE", "AUTHORIZATION", "SET_CONFIG"};
-  return std::any_of(std::begin(names), std::end(names), [&](std::string_view name) {
-    return std::search(sql.begin(), sql.end(), name.begin(), name.end(),
-                       [](char c, char letter) { return capital(c) == letter; }) != sql.end();
-  });
+  const auto after = [](std::string_view text, std::string_view name) {
+    const auto at = std::search(text.begin(), text.end(), name.begin(), name.end(),
+                                [](char c, char letter) { return capital(c) == letter; });
+    return at == text.end() ? std::string_view() : std::string_view(at, text.end());
+  };
+  for (const std::string_view name : {"ROLE", "AUTHORIZATION", "READ_ONLY"}) {
+    if (!after(sql, name).empty()) return true;
+  }
+  constexpr std::string_view call = "SET_CONFIG";
+  for (auto rest = after(sql, call); !rest.empty(); rest = after(rest, call)) {
+    rest.remove_prefix(call.size());
+    const auto argument = rest.find_first_not_of(" \t\r\n(");
+    if (argument == std::string_view::npos || rest[argument] != '\'') return true;
+  }
+  return false;
 }
 
 }  // namespace turnstile::ports
