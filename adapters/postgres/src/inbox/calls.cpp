@@ -9,7 +9,7 @@ namespace turnstile::postgres {
 
 namespace {
 
-/// `lock_timeout`: what the statements set; absent: they set none.
+/// `lock_timeout`: what the statements set. Absent: they set none, and the session's applies (Link::limit_lock_waits).
 std::vector<Result> call(Shared& shared, Pool& pool, std::optional<std::chrono::milliseconds> lock_timeout,
                          const Fill& fill, bool replicated = false, const std::optional<StuckSessions>& stuck = {}) {
   const auto wait = std::max(lock_timeout.value_or(shared.settings.lock_timeout), shared.settings.lock_timeout);
@@ -17,9 +17,9 @@ std::vector<Result> call(Shared& shared, Pool& pool, std::optional<std::chrono::
     Pool::Loan link = pool.take();
     try {
       link->connection.patience(answer_within(shared.settings, wait));
-      std::optional<LockWatch> watch;
-      if (lock_timeout) watch.emplace(shared.settings, link->connection, *lock_timeout, shared.cut);
-      if (watch && stuck) watch->end(*stuck);
+      LockWatch watch(shared.settings, link->connection, lock_timeout.value_or(shared.settings.lock_timeout),
+                      shared.cut);
+      if (stuck) watch.end(*stuck);
       link->pipeline.next_transaction();
       static_cast<void>(link->connection.unreplicated());
       fill(link->pipeline);
@@ -36,8 +36,7 @@ std::vector<Result> call(Shared& shared, Pool& pool, std::optional<std::chrono::
         link->connection.condemn();
         pool.renew();
       }
-      if (watch && failure.error.sqlstate == "55P03")
-        throw StoreBusy(describe(failure.error) + watch->holders(Wanted::rows));
+      if (failure.error.sqlstate == "55P03") throw StoreBusy(describe(failure.error) + watch.holders(Wanted::rows));
       if (failure.stale_plan) throw StoreBusy(describe(failure.error));
       throw_store_error(failure.error, shared.settings.schema, user);
     } catch (const ConnectionLost& lost) {

@@ -47,10 +47,12 @@ constexpr std::string_view kNoTransaction = "25P01";
 constexpr std::string_view kResets[] = {
     "RESET SESSION AUTHORIZATION", "RESET ROLE", "RESET ALL", "CLOSE ALL", "UNLISTEN *", "DISCARD TEMP"};
 /// The last reset. Behind a pooler, RESET ALL restores the settings of the pooler's connection; $1 are the settings of
-/// this connection.
+/// this connection. Without a pooler, the session gets its lock_timeout again (Link::limit_lock_waits).
 constexpr std::string_view kResetRest = R"(
 SELECT pg_catalog.pg_advisory_unlock_all(),
-       pg_catalog.count(pg_catalog.set_config(($1::text[])[i], ($1::text[])[i + 1], false))
+       pg_catalog.count(pg_catalog.set_config(($1::text[])[i], ($1::text[])[i + 1], false)),
+       CASE WHEN pg_catalog.pg_backend_pid() = $2::integer
+            THEN pg_catalog.set_config('lock_timeout', $3::text, false) END
   FROM pg_catalog.generate_series(1, pg_catalog.cardinality($1::text[]), 2) AS i)";
 /// Statements that a handler prepared. The excluded names are those of the framework and of PgBouncer.
 constexpr std::string_view kDeallocate = R"(
@@ -205,6 +207,7 @@ void Session::throw_failure(const Failure& failure) {
     shared_->handlers.renew();
   }
   if (failure.pooler) throw_pooler_error(error);
+  if (watch_ && error.sqlstate == "55P03") throw StoreBusy(describe(error) + watch_->holders(Wanted::rows));
   if (ours && error.sqlstate == "25P02") throw_handler_error(error);  // a handler's statement had failed before
   if (ours) throw_store_error(error, shared_->settings.schema, loan_ ? loan_->connection.user() : "of postgres.url");
   if (failure.owner == kCaller || classify(error.sqlstate) == Kind::busy) throw_handler_error(error);
@@ -316,7 +319,10 @@ void Session::add_reset() {
   Pipeline& pipeline = loan_->pipeline;
   for (const std::string_view sql : kResets) pipeline.add(sql, kReset);
   if (prepared_) pipeline.add(kDeallocate, kReset);
-  pipeline.arguments().add(Param(loan_->connection.client_settings()));
+  ArgumentBlock& to = pipeline.arguments();
+  to.add(Param(loan_->connection.client_settings()));
+  to.add_int(PQbackendPID(loan_->connection.raw()));
+  to.add_int(shared_->settings.lock_timeout.count());
   pipeline.add(kResetRest, kReset, Pipeline::Keep::text);
 }
 
@@ -452,6 +458,7 @@ void Session::lose(const ConnectionLost& lost) noexcept {
 
 void Session::close() noexcept {
   next_.reset();
+  watch_.reset();
   if (bridge_) {
     bridge_.reset();
     loan_->connection.own_notices();

@@ -14,6 +14,7 @@
 #include "turnstile/ports/inbox.hpp"
 #include "turnstile/requests.hpp"
 #include "wire/errors.hpp"
+#include "wire/locks.hpp"
 #include "wire/pool.hpp"
 
 namespace turnstile::postgres {
@@ -101,6 +102,9 @@ class Session final : public ports::InboxSession, public Transaction {
   void compare_fingerprints(HandlerId handler, std::span<const ports::InboxEntry> entries,
                             std::vector<ports::Admission>& admissions);
   void send_entries(std::span<const ports::InboxEntry> entries);
+  /// Around the statements of begin(): they are answered in time, and their waits for locks are watched.
+  void expect_answers(const ports::InboxScope& scope);
+  void have_answers();
   Answers finish();
   /// Runs `send`, which sends statements, and may read their results into `answers`. If the connection is lost in it,
   /// the transaction is lost too. A failure that was read before is then what the handler must know. Otherwise throws
@@ -169,7 +173,8 @@ class Session final : public ports::InboxSession, public Transaction {
   [[nodiscard]] bool is_reset(const Answers& answers) const;
 
   std::shared_ptr<Shared> shared_;
-  Pool::Loan loan_;  // present exactly while a transaction is open, or its start was sent
+  Pool::Loan loan_;                 // present exactly while a transaction is open, or its start was sent
+  std::optional<LockWatch> watch_;  // of its connection, while begin() waits for the answers
   std::unique_ptr<PqxxBridge> bridge_;
   HandlerId handler_{};
   bool fenced_ = false;  // partitions belong to the transaction

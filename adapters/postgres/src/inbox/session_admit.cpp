@@ -50,9 +50,9 @@ std::vector<ports::Admission> Session::open(const ports::InboxScope& scope, std:
     loan_ = shared_->handlers.take();
     const bool may_be_old = loan_->used;
     try {
-      loan_->connection.patience(answer_within(shared_->settings, scope.lock_timeout));
+      expect_answers(scope);
       auto admissions = admit();
-      loan_->connection.patience(std::nullopt);
+      have_answers();
       return admissions;
     } catch (const ConnectionLost& lost) {
       close();
@@ -64,6 +64,16 @@ std::vector<ports::Admission> Session::open(const ports::InboxScope& scope, std:
       throw;
     }
   }
+}
+
+void Session::expect_answers(const ports::InboxScope& scope) {
+  loan_->connection.patience(answer_within(shared_->settings, scope.lock_timeout));
+  watch_.emplace(shared_->settings, loan_->connection, scope.lock_timeout, shared_->cut);
+}
+
+void Session::have_answers() {
+  watch_.reset();
+  loan_->connection.patience(std::nullopt);
 }
 
 void Session::send_entries(std::span<const ports::InboxEntry> entries) {

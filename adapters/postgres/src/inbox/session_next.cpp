@@ -65,9 +65,9 @@ std::optional<std::vector<ports::Admission>> Session::begin_next(const ports::In
   const auto since = *next_->sent;
   next_.reset();
   try {
-    loan_->connection.patience(answer_within(shared_->settings, scope.lock_timeout));
+    expect_answers(scope);
     auto admissions = answer_one(scope, entries);
-    loan_->connection.patience(std::nullopt);
+    have_answers();
     const bool is_fresh = admissions.front() == ports::Admission::fresh;
     if (!is_fresh || std::chrono::steady_clock::now() - since <= kOldest) return admissions;
     abandon();

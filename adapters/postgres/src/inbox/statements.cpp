@@ -30,8 +30,9 @@ constexpr std::string_view kHistory =
 /// A row with NULL means that the fence is valid; the other rows are the new ids. Without any row the epoch is over, or
 /// the database has another history.
 /// FOR SHARE reads the row again after waiting for a claim. A read beside the lock would use the snapshot from before
-/// it (hazard: stale-snapshot). The same statement sets the timeouts before it locks anything, because the lock's scan
-/// waits for them. In a statement of their own they would cost a fifth of a transaction with one message.
+/// it (hazard: stale-snapshot). The same statement sets the timeouts before it locks any row, because the lock's scan
+/// waits for them. In a statement of their own they would cost a fifth of a transaction with one message. The tables
+/// are locked before: their locks have the lock_timeout of the session (hazard: table-locks).
 constexpr std::string_view kOwner = R"(
 WITH timeouts AS MATERIALIZED (
   SELECT pg_catalog.set_config('lock_timeout', $1::text, true),

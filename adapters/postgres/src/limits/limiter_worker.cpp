@@ -249,7 +249,9 @@ void LimiterWorker::not_renewed(const char* why) {
 void LimiterWorker::connect() {
   if (link_) return;
   all_anew_ = true;
-  link_ = std::make_unique<Link>(settings_, cut_);
+  auto link = std::make_unique<Link>(settings_, cut_);
+  link->limit_lock_waits(longest_lock_wait(), answer_within(settings_, {}));
+  link_ = std::move(link);
 }
 
 void LimiterWorker::disconnect() noexcept {

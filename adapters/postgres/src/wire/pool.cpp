@@ -13,8 +13,28 @@ namespace {
 constexpr std::chrono::seconds kLongestWait{30};
 /// If the waiting thread has a connection itself.
 constexpr std::chrono::seconds kLongestWaitOfBorrower{5};
+/// Without a row, a pooler stands between this client and the server's process (hazard: pooled-session).
+constexpr const char* kLimitLockWaits = R"(
+SELECT pg_catalog.set_config('lock_timeout', $1::text, false) WHERE pg_catalog.pg_backend_pid() = $2::integer)";
 
 }  // namespace
+
+void Link::limit_lock_waits(std::chrono::milliseconds lock_timeout, std::chrono::milliseconds patience) {
+  const std::string longest = std::to_string(lock_timeout.count());
+  const std::string pid = std::to_string(PQbackendPID(connection.raw()));
+  const char* const values[] = {longest.c_str(), pid.c_str()};
+  try {
+    connection.patience(patience);
+    if (PQsendQueryParams(connection.raw(), kLimitLockWaits, 2, nullptr, values, nullptr, nullptr, 0) == 0)
+      connection.fail();
+    while (const Result result = connection.next_result()) {
+      if (PQresultStatus(result.get()) == PGRES_TUPLES_OK) pooled = PQntuples(result.get()) == 0;
+    }
+    connection.patience(std::nullopt);
+  } catch (const ConnectionLost& lost) {
+    throw_lost(lost);
+  }
+}
 
 Pool::Loan Pool::take() {
   std::int64_t generation = 0;
@@ -31,6 +51,7 @@ Pool::Loan Pool::take() {
   }
   try {
     auto link = std::make_unique<Link>(settings_, cut_);
+    link->limit_lock_waits(settings_.lock_timeout, answer_within(settings_, {}));
     link->generation = generation;
     return {*this, std::move(link)};
   } catch (...) {

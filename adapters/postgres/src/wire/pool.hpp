@@ -20,6 +20,11 @@ namespace turnstile::postgres {
 struct Link {
   explicit Link(const PostgresSettings& settings, Cut cut = {})
       : connection(settings, std::move(cut)), pipeline(connection, settings.prepared_statements) {}
+  /// Sets `lock_timeout` for the server's session, unless a pooler lends it to other clients. A statement locks its
+  /// tables before it runs, so it cannot set the timeout for them itself (hazard: table-locks). Waits up to `patience`.
+  /// Throws StoreUnavailable.
+  void limit_lock_waits(std::chrono::milliseconds lock_timeout, std::chrono::milliseconds patience);
+
   Connection connection;
   Pipeline pipeline;
   std::thread::id user;  ///< its last user
