@@ -2,6 +2,7 @@
 // statement before it runs the statement (hazard: table-locks).
 
 #include "tests/integration/postgres_fixture.hpp"
+#include "tests/support/own_pgbouncer.hpp"
 #include "turnstile/ports/claims.hpp"
 
 namespace turnstile::test {
@@ -136,6 +137,40 @@ TEST_F(PostgresTableLocks, the_limit_outlasts_a_reset_of_the_session) {
     else session_->rollback();
     EXPECT_EQ(sessions("pid = " + std::to_string(pid)), 1) << "the connection was dropped";
     expect_busy("inbox", [&] { begin("later", 2); });
+  }
+}
+
+/// The server does not look at the connection while a statement waits.
+TEST_F(PostgresTableLocks, a_statement_that_is_given_up_is_cancelled) {
+  sql().exec(R"(
+CREATE FUNCTION sleep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(3600); RETURN NEW; END $$;
+CREATE TRIGGER sleep BEFORE INSERT ON inbox FOR EACH ROW EXECUTE FUNCTION sleep())");
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(message_of<StoreUnavailable>([&] { begin("slow", 1); }), HasSubstr("it has not answered for "));
+    EXPECT_TRUE(eventually([&] { return sessions("wait_event = 'PgSleep'") == 0; }));
+  }
+}
+
+/// A pooler lends its sessions to other clients, so they have no lock_timeout.
+TEST_F(PostgresTableLocks, a_statement_that_is_given_up_behind_a_pooler_is_cancelled) {
+  for (const char* mode : {"session", "transaction"}) {
+    OwnPgBouncer bouncer(mode);
+    if (bouncer.missing()) GTEST_SKIP() << "no PgBouncer: apt-get install pgbouncer";
+    PostgresSettings settings = schema_->settings();
+    settings.url = Secret(bouncer.url());
+    settings.prepared_statements = false;
+    open_with(settings);
+    Sql holder(schema_->url());
+    holder.exec(locking("inbox"));
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_THAT(message_of<StoreUnavailable>([&] { begin("pooled", 1); }), HasSubstr("it has not answered for "));
+      EXPECT_TRUE(eventually([&] { return waiting() == 0; })) << mode;
+    }
+    holder.exec("ROLLBACK");
+    begin("pooled", 1);
+    session_->commit();
+    session_.reset();
+    store_.reset();
   }
 }
 

@@ -164,37 +164,36 @@ Connection::Connection(const PostgresSettings& settings, Cut cut)
     : connect_timeout_(settings.connect_timeout), cut_(std::move(cut)) {
   auto connection = unless_cut(cut_, [settings] { return connect(settings); });
   if (!connection) throw StoreUnavailable("PostgreSQL did not answer before this process ended");
-  connection_ = connection->release();
+  connection_ = std::move(*connection);
   if (!connection_) throw StoreUnavailable("cannot connect to PostgreSQL: out of memory");
-  if (PQstatus(connection_) != CONNECTION_OK) {
-    std::string problem = connect_problem(connection_, settings);
-    PQfinish(connection_);
-    throw StoreUnavailable(problem);
-  }
+  if (PQstatus(raw()) != CONNECTION_OK) throw StoreUnavailable(connect_problem(raw(), settings));
   for (const char* name : {"client_encoding", "application_name", "DateStyle", "IntervalStyle", "TimeZone",
                            "standard_conforming_strings"}) {
-    const char* value = PQparameterStatus(connection_, name);
+    const char* value = PQparameterStatus(raw(), name);
     if (value) client_settings_.insert(client_settings_.end(), {name, value});
   }
   own_notices();
 }
 
-Connection::~Connection() { PQfinish(connection_); }
+Connection::~Connection() {
+  // A thread that cancels the statement may close the connection later, without this object.
+  PQsetNoticeReceiver(
+      raw(), [](void*, const PGresult*) {}, nullptr);
+}
 
 std::string Connection::user() const {
-  const char* name = PQuser(connection_);
+  const char* name = PQuser(raw());
   return name ? name : "";
 }
 
 bool Connection::idle() const noexcept {
-  return !lost_ && !condemned_ && PQstatus(connection_) == CONNECTION_OK &&
-         PQtransactionStatus(connection_) == PQTRANS_IDLE;
+  return !lost_ && !condemned_ && PQstatus(raw()) == CONNECTION_OK && PQtransactionStatus(raw()) == PQTRANS_IDLE;
 }
 
 void Connection::own_notices() noexcept {
-  PQsetNoticeReceiver(connection_, &Connection::on_notice, this);
+  PQsetNoticeReceiver(raw(), &Connection::on_notice, this);
   PQsetNoticeProcessor(
-      connection_, [](void*, const char*) {}, nullptr);
+      raw(), [](void*, const char*) {}, nullptr);
 }
 
 void Connection::on_notice(void* self, const PGresult* notice) {
@@ -209,7 +208,7 @@ void Connection::on_notice(void* self, const PGresult* notice) {
 
 void Connection::watch() {
   if (watched_) return;
-  watched_ = PQregisterEventProc(connection_, &Connection::on_event, "turnstile", this) != 0;
+  watched_ = PQregisterEventProc(raw(), &Connection::on_event, "turnstile", this) != 0;
   if (!watched_) throw StoreUnavailable("cannot watch the connection to PostgreSQL: out of memory");
 }
 
@@ -237,7 +236,7 @@ void Connection::note_seen(const PGresult* result) {
 }
 
 void Connection::wait(short events) {
-  pollfd descriptor{PQsocket(connection_), events, 0};
+  pollfd descriptor{PQsocket(raw()), events, 0};
   const auto began = steady_clock::now();
   const milliseconds slice = patience_.value_or(2 * connect_timeout_);
   const auto silence = [&] {
@@ -265,56 +264,75 @@ void Connection::wait(short events) {
     if (ready < 0 || next != until) continue;
     if (patience_ || !server_answers()) {
       lost_ = true;
+      if (patience_) cancel_statement();
       const std::string why =
           patience_ ? ": the server hangs, or the statement waits for a lock (see pg_stat_activity)" : "";
       throw ConnectionLost{{"", "it has not answered for " + silence() + why, true}, true};
     }
     until = steady_clock::now() + slice;
   }
-  if ((descriptor.revents & (POLLIN | POLLERR | POLLHUP | POLLNVAL)) != 0)
-    end_of_input_ = PQconsumeInput(connection_) == 0;
+  if ((descriptor.revents & (POLLIN | POLLERR | POLLHUP | POLLNVAL)) != 0) end_of_input_ = PQconsumeInput(raw()) == 0;
+}
+
+/// While the server waits for a lock, it does not notice that its client has closed the connection: the session would
+/// wait on, one more for each try. The connection stays open until the request has arrived, because a pooler then
+/// knows which session it means. PQcancel() can block as long as a connection attempt, so it runs on a thread of its own.
+void Connection::cancel_statement() const noexcept {
+  struct FreeCancel {
+    void operator()(PGcancel* request) const noexcept { PQfreeCancel(request); }
+  };
+  std::unique_ptr<PGcancel, FreeCancel> request(PQgetCancel(raw()));
+  if (!request) return;
+  try {
+    std::thread([connection = connection_, request = std::move(request)] {
+      char problem[256];  // nobody waits for it: the session then ends with its lock_timeout
+      PQcancel(request.get(), problem, sizeof problem);
+    }).detach();
+  } catch (const std::exception&) {
+    // No thread could be started: as if the request was lost.
+  }
 }
 
 /// Opens a new connection to the same address, without logging in.
 bool Connection::server_answers() const {
   const auto text = [](const char* value) { return std::string(value ? value : ""); };
-  const auto answers = unless_cut(cut_, [host = text(PQhost(connection_)), address = text(PQhostaddr(connection_)),
-                                         port = text(PQport(connection_)), user = text(PQuser(connection_)),
-                                         database = text(PQdb(connection_)), timeout = seconds(connect_timeout_)] {
-    const char* const keywords[] = {"host", "hostaddr", "port", "user", "dbname", "connect_timeout", nullptr};
-    const char* const values[] = {host.c_str(),     address.c_str(), port.c_str(), user.c_str(),
-                                  database.c_str(), timeout.c_str(), nullptr};
-    return PQpingParams(keywords, values, 0) != PQPING_NO_RESPONSE;
-  });
+  const auto answers =
+      unless_cut(cut_, [host = text(PQhost(raw())), address = text(PQhostaddr(raw())), port = text(PQport(raw())),
+                        user = text(PQuser(raw())), database = text(PQdb(raw())), timeout = seconds(connect_timeout_)] {
+        const char* const keywords[] = {"host", "hostaddr", "port", "user", "dbname", "connect_timeout", nullptr};
+        const char* const values[] = {host.c_str(),     address.c_str(), port.c_str(), user.c_str(),
+                                      database.c_str(), timeout.c_str(), nullptr};
+        return PQpingParams(keywords, values, 0) != PQPING_NO_RESPONSE;
+      });
   return answers.value_or(true);  // the wait continues, and notices the cut
 }
 
 bool Connection::hung_up() {
   for (;;) {
-    pollfd descriptor{PQsocket(connection_), POLLIN, 0};
+    pollfd descriptor{PQsocket(raw()), POLLIN, 0};
     if (poll(&descriptor, 1, 0) <= 0) return false;
-    const bool ended = PQconsumeInput(connection_) == 0;
-    PQisBusy(connection_);  // parses the received bytes, so that on_notice() sees them
+    const bool ended = PQconsumeInput(raw()) == 0;
+    PQisBusy(raw());  // parses the received bytes, so that on_notice() sees them
     // On a busy machine some time can pass between the last error and the end of the stream.
-    if (ended || last_words_ || PQstatus(connection_) != CONNECTION_OK) return true;
+    if (ended || last_words_ || PQstatus(raw()) != CONNECTION_OK) return true;
   }
 }
 
 Result Connection::next_result() {
   for (;;) {
-    const int unsent = end_of_input_ ? 0 : PQflush(connection_);
+    const int unsent = end_of_input_ ? 0 : PQflush(raw());
     // Data before the end is still read: it can contain the answer to COMMIT.
-    if (PQsocket(connection_) < 0) end_of_input_ = true;
-    if (!PQisBusy(connection_)) break;
+    if (PQsocket(raw()) < 0) end_of_input_ = true;
+    if (!PQisBusy(raw())) break;
     if (end_of_input_) fail();
     wait(static_cast<short>(POLLIN | (unsent > 0 ? POLLOUT : 0)));
   }
-  Result result(PQgetResult(connection_));
+  Result result(PQgetResult(raw()));
   if (!result) return result;
   if (PQresultStatus(result.get()) == PGRES_FATAL_ERROR) {
     ServerError error = server_error(result.get());
     if (error.fatal) last_words_ = std::move(error);
-    if (last_words_ || PQstatus(connection_) == CONNECTION_BAD) fail();
+    if (last_words_ || PQstatus(raw()) == CONNECTION_BAD) fail();
   }
   return result;
 }
@@ -322,7 +340,7 @@ Result Connection::next_result() {
 void Connection::fail() {
   lost_ = true;
   if (last_words_) throw ConnectionLost{*last_words_};
-  std::string text = PQerrorMessage(connection_);
+  std::string text = PQerrorMessage(raw());
   std::replace(text.begin(), text.end(), '\n', ' ');
   std::erase(text, '\t');
   while (!text.empty() && (text.back() == ' ')) text.pop_back();

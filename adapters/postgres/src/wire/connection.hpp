@@ -42,7 +42,7 @@ class Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  [[nodiscard]] PGconn* raw() const noexcept { return connection_; }
+  [[nodiscard]] PGconn* raw() const noexcept { return connection_.get(); }
   [[nodiscard]] bool lost() const noexcept { return lost_; }
   [[nodiscard]] std::string user() const;
   /// The settings that a client can set when it connects, as the server or a pooler confirmed them: names and values
@@ -55,7 +55,7 @@ class Connection {
 
   /// How long the server may be silent from here on before the connection counts as lost. Absent (at first): as long as
   /// the server accepts a new connection, because a handler's statement may be slow. It tries a new connection after
-  /// every two connect_timeouts.
+  /// every two connect_timeouts. A server that was silent for longer than `most` is asked to cancel the statement.
   void patience(std::optional<std::chrono::milliseconds> most) noexcept { patience_ = most; }
   /// What `look` did, and when it wants to be called again.
   struct Looked {
@@ -103,10 +103,11 @@ class Connection {
   static int on_event(PGEventId event, void* info, void* self);
   void note_seen(const PGresult* result);
   void wait(short events);
+  void cancel_statement() const noexcept;
   [[nodiscard]] bool server_answers() const;
   [[nodiscard]] bool is_cut() const noexcept { return cut_ && *cut_; }
 
-  PGconn* connection_ = nullptr;
+  std::shared_ptr<PGconn> connection_;  ///< shared with the thread of cancel_statement()
   std::chrono::milliseconds connect_timeout_;
   Cut cut_;
   std::vector<std::string> client_settings_;
