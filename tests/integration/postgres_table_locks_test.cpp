@@ -174,5 +174,17 @@ TEST_F(PostgresTableLocks, a_statement_that_is_given_up_behind_a_pooler_is_cance
   }
 }
 
+/// A statement outside a transaction is committed with the Sync after it.
+TEST_F(PostgresTableLocks, an_error_at_the_end_of_a_statement_is_no_lost_connection) {
+  const ports::HeldClaim held = claim("renewed");
+  sql().exec(R"(
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not today'; END $$;
+CREATE CONSTRAINT TRIGGER refuse AFTER UPDATE ON claim DEFERRABLE INITIALLY DEFERRED
+   FOR EACH ROW EXECUTE FUNCTION refuse())");
+  EXPECT_THAT(message_of<StoreFailed>([&] { renew(held); }), HasSubstr("not today (SQLSTATE P0001)"));
+  sql().exec("DROP TRIGGER refuse ON claim");
+  renew(held);
+}
+
 }  // namespace
 }  // namespace turnstile::test

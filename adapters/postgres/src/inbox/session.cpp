@@ -389,7 +389,8 @@ void Session::commit() {
     throw CommitInDoubt("lost the connection to PostgreSQL between COMMIT and its answer: " +
                         describe(lost.last_words));
   }
-  if (answers.failure && answers.failure->owner != kReset) {
+  // After the COMMIT succeeded, only what follows it can have failed.
+  if (answers.failure && answers.failure->owner != kReset && !is_committed()) {
     const Failure failure = *answers.failure;
     // No other statement here has both this owner and this author.
     if (failure.owner == kCaller && failure.author == Author::handler) {

@@ -121,9 +121,11 @@ void Pipeline::send_chunk() {
   }
   ++chunks_;
   for (const Unsent& statement : unsent_) send(statement);
+  const Owner owner = unsent_.back().owner;
+  const Author author = unsent_.back().author;
   drop_unsent();
   sent_or_fail(PQpipelineSync(connection));
-  awaited_.push_back({Awaited::Kind::sync, false, Author::framework, kCaller, nullptr, transaction_});
+  awaited_.push_back({Awaited::Kind::sync, false, author, owner, nullptr, transaction_});
 }
 
 bool Pipeline::drop_since(const Mark& mark) noexcept {
@@ -169,10 +171,7 @@ void Pipeline::read(const Awaited& awaited, Answers& answers) {
   Result result = connection_.next_result();
   if (!result) connection_.fail();
   const auto status = PQresultStatus(result.get());
-  if (awaited.kind == Awaited::Kind::sync) {
-    if (status != PGRES_PIPELINE_SYNC) connection_.fail();
-    return;
-  }
+  if (awaited.kind == Awaited::Kind::sync) return read_sync(awaited, std::move(result), answers);
   const bool failed = status == PGRES_FATAL_ERROR || status == PGRES_PIPELINE_ABORTED;
   if (awaited.kind == Awaited::Kind::parse) {
     awaited.prepared->state = failed ? Prepared::State::unknown : Prepared::State::ready;
@@ -190,6 +189,19 @@ void Pipeline::read(const Awaited& awaited, Answers& answers) {
   // Reads the null that ends a statement's results. A handler's statement can have only one result.
   while (connection_.next_result()) {
   }
+}
+
+/// Statements outside a transaction are committed at the Sync, which can fail (a deferred trigger). The server can also
+/// end a statement after its answer (statement_timeout, pg_cancel_backend). Both are failures of the last statement.
+/// Settings of the session that were made since the Sync before are undone with it.
+void Pipeline::read_sync(const Awaited& awaited, Result result, Answers& answers) {
+  if (PQresultStatus(result.get()) == PGRES_FATAL_ERROR) {
+    note_failure(awaited, result.get(), answers);
+    connection_.condemn();
+    connection_.next_result();  // the null that ends the error
+    result = connection_.next_result();
+  }
+  if (PQresultStatus(result.get()) != PGRES_PIPELINE_SYNC) connection_.fail();
 }
 
 void Pipeline::note_failure(const Awaited& awaited, const PGresult* result, Answers& answers) {

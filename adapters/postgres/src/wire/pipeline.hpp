@@ -121,6 +121,7 @@ class Pipeline {
   void sent_or_fail(int ok);
   Prepared* find_prepared(std::string_view sql, ArgumentBlock::Mark from);
   void read(const Awaited& awaited, Answers& answers);
+  void read_sync(const Awaited& awaited, Result result, Answers& answers);
   void note_failure(const Awaited& awaited, const PGresult* result, Answers& answers);
 
   Connection& connection_;
