@@ -56,7 +56,9 @@ bool ClaimedUnit::claim(const Items& items) {
     const UnitTrace::Span span(unit_.trace(), SpanReport::Step::claim);
     claims = renewer.claims().claim(scope, entries_to_claim(items));
   };
-  if (const auto failure = guarded(take)) {
+  const auto failure = guarded(take);
+  verdicts_.taken_in(items, failure);
+  if (failure) {
     if (failure->kind == Failure::Kind::fenced) {
       unit_.end(UnitResult::End::fenced, failure->why);
     } else if (failure->kind == Failure::Kind::busy) {

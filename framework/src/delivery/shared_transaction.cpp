@@ -87,6 +87,7 @@ class SharedTransaction {
       for (std::size_t k = 0; k < all_.size(); ++k) all_[k]->admission = admissions[k];
     });
     if (failure) spans.failed(failure->why);
+    parts_.front().run.verdicts().taken_in(all_, failure);
     return failure;
   }
 

@@ -13,6 +13,9 @@ constexpr std::int64_t kBegunTogetherNs = 200'000;
 constexpr std::int64_t kMostBegunTogether = 16;
 /// How many handlers are timed before several begins are recorded together.
 constexpr std::int64_t kTimedFirst = 64;
+/// A single one may be a deadlock, or an open transaction with one of the ids. The next begin then succeeds.
+constexpr int kReportedBusyBegin = 2;
+constexpr std::chrono::minutes kReportsApart{1};
 
 }  // namespace
 
@@ -69,6 +72,17 @@ int TopicMemory::count_busy(const OwnedPartition& place, Offset offset) {
   const int count = ++busy_[{place.at.partition, offset}];
   busy_count_ = busy_.size();
   return count;
+}
+
+bool TopicMemory::note_begin(bool busy) noexcept {
+  if (!busy) {
+    if (busy_begins_.load(std::memory_order_relaxed) != 0) busy_begins_ = 0;
+    return false;
+  }
+  if (++busy_begins_ < kReportedBusyBegin) return false;
+  const auto now = std::chrono::steady_clock::now();
+  auto due = report_busy_.load();
+  return now >= due && report_busy_.compare_exchange_strong(due, now + kReportsApart);
 }
 
 int TopicMemory::busy_tries(const OwnedPartition& place, Offset offset) const {

@@ -46,6 +46,10 @@ class TopicMemory {
   [[nodiscard]] int busy_tries(const OwnedPartition& place, Offset offset) const;
   void forget_busy(const OwnedPartition& place, Offset offset);
 
+  /// Whether the store was busy when a unit began, as while another session locks its tables. True: report it. It was busy
+  /// for the last unit, too, and has not been reported for a minute.
+  [[nodiscard]] bool note_begin(bool busy) noexcept;
+
   /// Mode leased: messages that took effect, and whose results could not be recorded.
   void note_unrecorded(const MessageId& id);
   void drop_unrecorded(const MessageId& id);
@@ -71,6 +75,8 @@ class TopicMemory {
   std::atomic<std::size_t> pending_count_{0};
   std::map<std::pair<std::int32_t, Offset>, int> busy_;
   std::atomic<std::size_t> busy_count_{0};
+  std::atomic<int> busy_begins_{0};  ///< in a row
+  std::atomic<std::chrono::steady_clock::time_point> report_busy_{};
   std::set<MessageId> unrecorded_;
   std::atomic<std::size_t> unrecorded_count_{0};
   std::atomic<std::int64_t> timed_{0};            ///< timed calls of handlers with one message each

@@ -172,6 +172,7 @@ std::optional<Failure> TransactionalRun::begin(const Items& items) {
     for (std::size_t k = 0; k < items.size(); ++k) items[k]->admission = admissions[k];
   });
   if (failure) span.failed(failure->why);
+  verdicts_.taken_in(items, failure);
   return failure;
 }
 

@@ -265,6 +265,16 @@ void Verdicts::again_soon(const Items& items, const std::string& why, int tries)
     wait(*item, milliseconds(1 + static_cast<int>(random_number() * static_cast<double>(most.count()))));
 }
 
+void Verdicts::taken_in(const Items& items, const std::optional<Failure>& failure) {
+  const bool busy = failure && failure->kind == Failure::Kind::busy;
+  if (!unit_.memory().note_begin(busy)) return;
+  unit_.services().run_log->warn(
+      Code::store_busy, unit_.place().at, unit_.plan().handler, items.front()->offset(),
+      "PostgreSQL could not take in messages of this topic twice in a row. They wait, and are tried again. This "
+      "warning comes at most once a minute: " +
+          failure->why);
+}
+
 void Verdicts::put_back(const Items& items) {
   for (UnitItem* const item : items) {
     item->verdict = {};

@@ -2,6 +2,7 @@
 // The decision about each message, and its log line: settled, retried, dead-lettered or put back.
 
 #include <chrono>
+#include <optional>
 #include <string>
 
 #include "delivery/failure.hpp"
@@ -31,6 +32,8 @@ class Verdicts {
   void pass_over(UnitItem& item, std::string_view handler);
   /// The items could not run now, and have not failed: no attempt is counted. `tries`: how often in a row.
   void again_soon(const Items& items, const std::string& why, int tries = 0);
+  /// The store was asked to take the items in; `failure` is its answer. A warning reports a store that stays busy.
+  void taken_in(const Items& items, const std::optional<Failure>& failure);
   /// The circuit breaker caught their failure: they wait at their places until it is closed, and no attempt is counted.
   void put_back(const Items& items);
   /// The same for handlers that need the store while it is unavailable.
