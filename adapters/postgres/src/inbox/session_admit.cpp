@@ -67,7 +67,7 @@ std::vector<ports::Admission> Session::open(const ports::InboxScope& scope, std:
 }
 
 void Session::expect_answers(const ports::InboxScope& scope) {
-  loan_->connection.patience(answer_within(shared_->settings, scope.lock_timeout));
+  loan_->connection.patience(answer_within(shared_->settings, scope.lock_timeout), true);
   watch_.emplace(shared_->settings, loan_->connection, scope.lock_timeout, shared_->cut);
 }
 

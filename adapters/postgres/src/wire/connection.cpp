@@ -264,7 +264,7 @@ void Connection::wait(short events) {
     if (ready < 0 || next != until) continue;
     if (patience_ || !server_answers()) {
       lost_ = true;
-      if (patience_) cancel_statement();
+      if (patience_ && cancels_) cancel_statement();
       const std::string why =
           patience_ ? ": the server hangs, or the statement waits for a lock (see pg_stat_activity)" : "";
       throw ConnectionLost{{"", "it has not answered for " + silence() + why, true}, true};

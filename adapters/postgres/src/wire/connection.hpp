@@ -55,8 +55,13 @@ class Connection {
 
   /// How long the server may be silent from here on before the connection counts as lost. Absent (at first): as long as
   /// the server accepts a new connection, because a handler's statement may be slow. It tries a new connection after
-  /// every two connect_timeouts. A server that was silent for longer than `most` is asked to cancel the statement.
-  void patience(std::optional<std::chrono::milliseconds> most) noexcept { patience_ = most; }
+  /// every two connect_timeouts.
+  /// `cancels`: a server that was silent for longer than `most` is asked to cancel the statement. Not for a COMMIT, also
+  /// one that the server makes itself: if it waits for a replica, it would become visible without it.
+  void patience(std::optional<std::chrono::milliseconds> most, bool cancels = false) noexcept {
+    patience_ = most;
+    cancels_ = cancels;
+  }
   /// What `look` did, and when it wants to be called again.
   struct Looked {
     std::chrono::milliseconds again{};
@@ -112,6 +117,7 @@ class Connection {
   Cut cut_;
   std::vector<std::string> client_settings_;
   std::optional<std::chrono::milliseconds> patience_;
+  bool cancels_ = false;
   std::chrono::milliseconds pause_{};
   std::function<Looked()> look_;
   bool lost_ = false;
