@@ -20,13 +20,14 @@ std::string how_to_publish_again(const Unit& unit) {
 
 DeadLetter reason_killed(const Unit& unit, const UnitItem& item) {
   const int deaths = unit.place().suspicion->deaths(item.offset());
-  return {
-      DeadReason::killed_process,
-      std::to_string(deaths) +
-          " processes died while they ran only this message. Find the cause (their logs, core dumps, out-of-memory kills in "
-          "the kernel's log), fix the handler, then " +
-          how_to_publish_again(unit),
-      deaths};
+  const std::string died = deaths == 1 ? "1 process died while it ran only this message. Find the cause (its log"
+                                       : std::to_string(deaths) +
+                                             " processes died while they ran only this message. Find the cause (their "
+                                             "logs";
+  return {DeadReason::killed_process,
+          died + ", core dumps, out-of-memory kills in the kernel's log), fix the handler, then " +
+              how_to_publish_again(unit),
+          deaths};
 }
 
 DeadLetter reason_too_old(const Unit& unit, const UnitItem& item) {
