@@ -286,5 +286,20 @@ TEST_P(TrialsContract, an_owner_of_another_history_of_the_database_changes_nothi
   EXPECT_THAT(take_over(next.fence), ElementsAre(ports::Suspect{3, 1}, ports::Suspect{4, 2}));
 }
 
+/// A suspect that ran beside others. Its process lives, but nothing was counted that could be taken back.
+TEST_P(TrialsContract, a_death_that_did_not_count_is_not_taken_back) {
+  const Fence first = next_owner().fence;
+  begin(first, {4}, true);
+  const Fence second = next_owner().fence;
+  EXPECT_THAT(take_over(second), ElementsAre(ports::Suspect{4, 1}));
+  begin(second, {4}, false);
+  const Fence third = next_owner().fence;
+  EXPECT_THAT(take_over(third), ElementsAre(ports::Suspect{4, 1}));
+  end(second, {4}, {});
+  EXPECT_THAT(take_over(third), ElementsAre(ports::Suspect{4, 1}));
+  end(first, {4}, {});
+  EXPECT_THAT(take_over(third), ElementsAre(ports::Suspect{4, 0})) << "the first one lives";
+}
+
 }  // namespace
 }  // namespace turnstile::test

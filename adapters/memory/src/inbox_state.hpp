@@ -66,7 +66,7 @@ struct OutlastingRow {
 struct SuspectRow {
   std::int32_t incarnation = 0;
   int deaths = 0;
-  std::int64_t epoch = 0;  ///< of the owner that died last
+  std::int64_t epoch = 0;  ///< of the owner whose death counted last
 };
 
 /// A message that waits for its next attempt.

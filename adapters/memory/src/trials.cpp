@@ -115,7 +115,8 @@ class MemoryTrials final : public ports::Trials {
       SuspectRow& row = state_->suspects[{slot, offset}];
       if (row.incarnation != trial.incarnation) row = {};
       row.incarnation = trial.incarnation;
-      row.deaths += trial.alone ? 1 : 0;
+      if (!trial.alone) continue;
+      ++row.deaths;
       row.epoch = trial.epoch;
     }
   }

@@ -82,6 +82,7 @@ Hold Holds::of(const LaneState& lane, SteadyTime now) const {
     return {offset, "the database does not tell what is paused, so no handler of the topic starts"};
   if (oldest == nullptr) return {std::nullopt, why_unread(lane)};
   if (auto why = topic.runner.why_dead_letter_waits(lane.place, *oldest)) return {offset, std::move(*why)};
+  if (auto why = scheduler_.why_quiet_unlocked(lane, now); !why.empty()) return {offset, std::move(why)};
   if (topic.delivered.empty() && topic.asked > 0) return {offset, why_no_permit(topic)};
   if (const auto due = lane.lane.next_due(); due && *due > now)
     return {offset, "this message holds the partition: its last run failed, and the next one begins in " +

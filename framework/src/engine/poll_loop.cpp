@@ -184,16 +184,10 @@ void PollLoopState::release(std::span<const TopicPartition> partitions) {
 
 /// A message that ran when a process died runs alone, so that no other message dies with it or becomes a suspect.
 UnitResult PollLoopState::run(TopicState& topic, const Work& work, const OwnedPartition& place, RunState& watch) {
-  std::shared_lock together(quiet, std::defer_lock);
-  std::unique_lock alone(quiet, std::defer_lock);
   const bool is_suspect = place.suspicion && place.suspicion->is_suspect(work.message->offset());
-  {
-    const std::lock_guard queue(door);  // while a suspect waits to run alone, no other message begins
-    if (is_suspect) alone.lock();
-    else together.lock();
-  }
+  const QuietRoom::Stay stay(quiet, watch, topic.runner.plan().handler_timeout, is_suspect);
   auto session = topic.needs_store() ? borrow() : nullptr;
-  auto result = topic.runner.run({&work, 1}, place, session.get(), watch, is_suspect);
+  auto result = topic.runner.run({&work, 1}, place, session.get(), watch, stay.counts());
   if (session) give_back(std::move(session));
   return result;
 }

@@ -8,12 +8,12 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <shared_mutex>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "engine/log_identity.hpp"
+#include "engine/quiet_room.hpp"
 #include "engine/setup.hpp"
 #include "engine/stop_flag.hpp"
 #include "inbox/purger.hpp"
@@ -76,8 +76,7 @@ struct PollLoopState {
   /// Partitions under suspicion: how many messages must run until the suspicion is over.
   std::map<TopicPartition, std::size_t> unproved;
   std::vector<std::unique_ptr<ports::InboxSession>> sessions;  // idle sessions
-  std::mutex door;                                             // the way to `quiet`, in the order of arrival
-  std::shared_mutex quiet;  // shared: a message runs; exclusive: a message runs alone
+  QuietRoom quiet;
 
   void build();
   OwnedPartition place_of(const Message& message, const TopicState& topic);

@@ -22,6 +22,9 @@ constexpr std::size_t kFirstTransaction = 8;
 /// A unit of smaller transactions consists of several, so that each can start with the COMMIT before it.
 constexpr std::size_t kChained = 16;
 
+/// How often a suspect that waits looks for handlers that were left behind.
+constexpr std::chrono::milliseconds kQuietLook{100};
+
 /// Of handler_timeout: a unit that is made larger to spread its fixed costs may take so much, if it is one call.
 constexpr double kOfTimeout = 0.5;
 
@@ -85,10 +88,6 @@ WorkerSlot& Scheduler::add_worker() {
   return slots_.emplace_back();
 }
 
-bool Scheduler::all_idle_unlocked() const noexcept {
-  return std::all_of(slots_.begin(), slots_.end(), [](const WorkerSlot& slot) { return slot.lanes.empty(); });
-}
-
 std::vector<WorkerAtWork> Scheduler::running() {
   const std::lock_guard lock(mutex_);
   std::vector<WorkerAtWork> all;
@@ -108,6 +107,8 @@ bool Scheduler::next(LaneUnit& unit, WorkerSlot& slot) {
     if (picked) {
       slot.lanes.push_back(unit.lane);
       for (const LaneWork& other : unit.others) slot.lanes.push_back(other.lane);
+      slot.counts = unit.counts;
+      if (unit.alone) lone_ = &slot;
       slot.since = steady_clock::now();
       slot.watch.reset();
     }
@@ -141,10 +142,13 @@ bool Scheduler::has_more(SteadyTime now) const {
 
 bool Scheduler::pick(LaneUnit& unit, SteadyTime now, Missing& missing) {
   if (broken_) return false;
-  if (runs_alone_) return false;
+  if (lone_ != nullptr) {
+    if (lone_->counts || !lone_->is_left_behind(now)) return false;
+    lone_ = nullptr;
+  }
   if (wants_quiet_) {
     const bool still = wants_quiet_->may_start() && wants_quiet_->lane.ready(now);
-    if (still && !all_idle_unlocked()) return false;
+    if (still && !is_quiet(now)) return false;
     const LanePtr lane = std::exchange(wants_quiet_, nullptr);
     if (still && pick_from(lane, unit, now, missing)) return true;
   }
@@ -187,14 +191,14 @@ bool Scheduler::pick_from(const LanePtr& lane, LaneUnit& unit, SteadyTime now, M
     if (probes) handler_breaker->leave();
   };
   // A suspect runs only where the store counts its deaths, and nothing waits for quiet while the store is unavailable.
-  const bool past_suspects = unclaimed || (entry == Entry::as_probe && !all_idle_unlocked());
+  const bool past_suspects = unclaimed || (entry == Entry::as_probe && !is_quiet(now));
   if (careful) lane->lane.hand_out(most, now, unit.works, past_suspects);
   const bool is_alone = !unit.works.empty() && unit.works.front().alone;
   if ((careful && unit.works.empty()) || (is_alone && past_suspects)) {
     undo();
     return false;
   }
-  if ((is_alone && !is_quiet_for(lane, missing)) || (topic.limiter && !find_permit(topic, unit, missing))) {
+  if ((is_alone && !is_quiet_for(lane, now, missing)) || (topic.limiter && !find_permit(topic, unit, missing))) {
     undo();
     return !wants_quiet_ && breaker_.is_closed() && pick_look_up(lane, unit);
   }
@@ -206,24 +210,11 @@ bool Scheduler::pick_from(const LanePtr& lane, LaneUnit& unit, SteadyTime now, M
   unit.lane = lane;
   unit.unclaimed = unclaimed;
   unit.probes = probes;
-  unit.alone = runs_alone_ = is_alone;
+  unit.alone = is_alone;
+  unit.counts = is_alone && all_idle_unlocked();
   if (!unclaimed && !probes && entry == Entry::with_store)
     join_others(unit, now, std::min(most, topic.runner.plan().batch));
   return true;
-}
-
-/// For a message that ran when a process died: no other message may die with it or become a suspect. Nothing else starts
-/// while it waits for quiet, so it has its permit before. If it waited for quiet first, others could take the permit.
-bool Scheduler::is_quiet_for(const LanePtr& lane, Missing& missing) {
-  if (all_idle_unlocked()) return true;
-  if (!lane->topic.limiter || has_permit(lane->topic, missing)) wants_quiet_ = lane;
-  return false;
-}
-
-void Scheduler::want_no_quiet(std::span<const LanePtr> lanes) {
-  if (!wants_quiet_ || std::find(lanes.begin(), lanes.end(), wants_quiet_) == lanes.end()) return;
-  wants_quiet_.reset();
-  idle_workers_.wake_all();
 }
 
 bool Scheduler::pick_look_up(const LanePtr& lane, LaneUnit& unit) {
@@ -253,7 +244,9 @@ std::size_t Scheduler::unit_size(const LaneState& lane) const {
 /// The first time after `now` at which pick() may find more than it did at `now`. What was due at `now` and did not start
 /// waits for something else, whose end wakes a worker: a message, a permit, or the end of a unit.
 SteadyTime Scheduler::next_event(SteadyTime now) const {
-  SteadyTime until = SteadyTime::max();
+  // Nothing else tells that a handler is left behind.
+  const bool looks = wants_quiet_ || (lone_ != nullptr && !lone_->counts);
+  SteadyTime until = looks ? now + kQuietLook : SteadyTime::max();
   const auto consider = [&](SteadyTime event) {
     if (event > now) until = std::min(until, event);
   };
@@ -307,8 +300,8 @@ void Scheduler::finish(LaneUnit& unit, std::vector<UnitResult> results, WorkerSl
       topic.runner.breaker()->leave();
       idle_workers_.wake_all();
     }
-    if (std::exchange(unit.alone, false)) {
-      runs_alone_ = false;
+    if (lone_ == &slot) {
+      lone_ = nullptr;
       idle_workers_.wake_all();
     }
     feed = broken_.has_value();  // the polling thread must see it

@@ -69,8 +69,7 @@ class Scheduler {
   bool go_on(LaneUnit& unit, std::size_t settled);
   // --- keeper
   [[nodiscard]] std::vector<WorkerAtWork> running();
-  /// Call it often: returns permits for which no worker became free.
-  void return_unused_permits();
+  void return_unused_permits();  ///< those for which no worker became free; call it often
   /// The store answered, or failed, in a call outside of the workers.
   void store_answered();
   void store_failed(const std::string& why);
@@ -87,8 +86,9 @@ class Scheduler {
   // Only inside locked():
   [[nodiscard]] const std::vector<LanePtr>& lanes_unlocked() const noexcept { return lanes_; }
   [[nodiscard]] bool all_idle_unlocked() const noexcept;
-  /// The store knows a newer owner of the lane.
-  void fence_unlocked(LaneState& lane, SteadyTime now, const std::string& why);
+  void fence_unlocked(LaneState& lane, SteadyTime now, const std::string& why);  ///< the store knows a newer owner
+  /// Why nothing starts: a suspect runs alone, or waits to. Empty: something may start.
+  [[nodiscard]] std::string why_quiet_unlocked(const LaneState& lane, SteadyTime now) const;
   /// Why the store cannot be used. Empty: it can.
   [[nodiscard]] const std::string& store_trouble_unlocked() const noexcept { return store_trouble_; }
   [[nodiscard]] const Pauses& pauses_unlocked() const noexcept { return pauses_; }
@@ -110,7 +110,8 @@ class Scheduler {
   void deliver(TopicState& topic, Permit& permit, SteadyTime asked_at);
   std::vector<DeliveredPermit> take_unused_permits(SteadyTime until);
   bool is_crowded(LaneState& lane, SteadyTime now, Missing& missing);
-  bool is_quiet_for(const LanePtr& lane, Missing& missing);
+  [[nodiscard]] bool is_quiet(SteadyTime now) const;
+  bool is_quiet_for(const LanePtr& lane, SteadyTime now, Missing& missing);
   void want_no_quiet(std::span<const LanePtr> lanes);
   void join_others(LaneUnit& unit, SteadyTime now, std::size_t most);
   bool pick_look_up(const LanePtr& lane, LaneUnit& unit);
@@ -137,9 +138,8 @@ class Scheduler {
   std::deque<WorkerSlot> slots_;
   std::size_t turn_ = 0;  ///< where the next pick begins, so that lanes take turns
   bool stopping_ = false;
-  bool runs_alone_ = false;  ///< a unit that must run alone is running: nothing else starts
-  /// Its next unit must run alone: nothing else starts until nothing runs. May be null.
-  LanePtr wants_quiet_;
+  const WorkerSlot* lone_ = nullptr;  ///< it runs a unit that must run alone: nothing else starts; may be null
+  LanePtr wants_quiet_;  ///< its next unit must run alone, so nothing else starts until it is quiet; may be null
   std::optional<std::string> broken_;
   StoreBreaker breaker_;
   std::string store_trouble_;  ///< empty: none

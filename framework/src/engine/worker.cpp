@@ -46,7 +46,7 @@ void work(Scheduler& scheduler, WorkerSlot& slot, ports::Store* store) {
         results.push_back(unit.looks_up ? topic.runner.look_up(unit.works, *unit.looks_up, *session)
                           : unit.unclaimed
                               ? topic.runner.run_unclaimed(unit.works, unit.lane->place, slot.watch)
-                              : topic.runner.run(unit.works, unit.lane->place, session.get(), slot.watch, unit.alone));
+                              : topic.runner.run(unit.works, unit.lane->place, session.get(), slot.watch, unit.counts));
     } catch (const std::exception& e) {
       results = failed(unit, e.what());
     }

@@ -38,7 +38,8 @@ struct LaneUnit {
   std::optional<OwnedPartition> looks_up{};
   bool unclaimed = false;  ///< PostgreSQL is unavailable, and the topic continues without it
   bool probes = false;     ///< a probe of the topic's circuit breaker
-  bool alone = false;      ///< nothing else runs until it has ended
+  bool alone = false;      ///< nothing else starts until it has ended, or is left behind
+  bool counts = false;     ///< alone, and nothing else runs: if the process dies, this message has killed it
 };
 
 /// A worker thread, as other threads see it.
@@ -47,6 +48,9 @@ struct WorkerSlot {
   // The scheduler's lock protects:
   std::vector<LanePtr> lanes;  ///< those that it works on
   SteadyTime since{};
+  bool counts = false;  ///< of its unit
+  /// Whether its handler ignores that it should have ended: its partitions are gone, or its time is over, and the grace.
+  [[nodiscard]] bool is_left_behind(SteadyTime now) const;
   [[nodiscard]] bool works_on(const LaneState& lane) const {
     return std::any_of(lanes.begin(), lanes.end(), [&](const LanePtr& one) { return one.get() == &lane; });
   }

@@ -248,13 +248,14 @@ WITH owner AS MATERIALIZED (
   RETURNING t.offsets, t.alone, t.epoch, t.incarnation
 ), blamed AS (
   INSERT INTO @.suspect AS s (slot, record_offset, incarnation, deaths, epoch)
-  SELECT o.slot, u.record_offset, o.incarnation, count(DISTINCT l.epoch) FILTER (WHERE l.alone), max(l.epoch)
+  SELECT o.slot, u.record_offset, o.incarnation, count(DISTINCT l.epoch) FILTER (WHERE l.alone),
+         max(l.epoch) FILTER (WHERE l.alone)
     FROM owner o JOIN (SELECT * FROM left_behind UNION ALL SELECT * FROM overdue) l ON l.incarnation = o.incarnation
    CROSS JOIN LATERAL unnest(l.offsets) AS u (record_offset)
    WHERE u.record_offset >= $4::bigint
    GROUP BY o.slot, o.incarnation, u.record_offset ORDER BY u.record_offset
   ON CONFLICT (slot, record_offset) DO UPDATE
-     SET deaths = s.deaths + excluded.deaths, epoch = excluded.epoch, died_at = excluded.died_at
+     SET deaths = s.deaths + excluded.deaths, epoch = coalesce(excluded.epoch, s.epoch), died_at = excluded.died_at
 )
 SELECT 1 FROM owner)";
 
