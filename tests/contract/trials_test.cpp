@@ -279,11 +279,21 @@ TEST_P(TrialsContract, an_owner_of_another_history_of_the_database_changes_nothi
   EXPECT_THAT(take_over(ours), ElementsAre(ports::Suspect{3, 1}, ports::Suspect{4, 1}))
       << "what settled the first may be lost, and the epoch may be another owner's";
   begin(ours, {4}, true);
-  end(other, {4}, {});
   release(other);
   const ports::PartitionClaim next = next_owner();
   EXPECT_FALSE(next.is_clean);
   EXPECT_THAT(take_over(next.fence), ElementsAre(ports::Suspect{3, 1}, ports::Suspect{4, 2}));
+}
+
+/// After a restart of the database. What the message did may be lost, but its process has outlived it.
+TEST_P(TrialsContract, what_ended_in_another_history_is_suspect_but_has_killed_nobody) {
+  const Fence first = next_owner().fence;
+  begin(first, {3}, true);
+  begin(first, {4}, true);
+  Fence before = first;
+  --before.history;
+  end(before, {3}, std::vector<Offset>{3});
+  EXPECT_THAT(take_over(next_owner().fence), ElementsAre(ports::Suspect{3, 0}, ports::Suspect{4, 1}));
 }
 
 /// A suspect that ran beside others. Its process lives, but nothing was counted that could be taken back.

@@ -66,9 +66,11 @@ class MemoryTrials final : public ports::Trials {
       return (begun.epoch == fence.epoch.value && begun.offsets.front() == offsets.front()) ||
              (is_same && std::ranges::all_of(begun.offsets, is_settled));
     });
-    if (!is_same) return;
     const auto trial = state_->trials.find({fence.slot, offsets.front()});
-    if (trial != state_->trials.end() && trial->second.epoch == fence.epoch.value) state_->trials.erase(trial);
+    const bool is_its = trial != state_->trials.end() && trial->second.epoch == fence.epoch.value;
+    if (is_its && !is_same) trial->second.alone = false;
+    if (!is_same) return;
+    if (is_its) state_->trials.erase(trial);
     for (const Offset offset : settled) state_->suspects.erase({fence.slot, offset});
     for (const Offset offset : offsets) {
       const auto suspect = state_->suspects.find({fence.slot, offset});

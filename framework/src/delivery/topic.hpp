@@ -21,6 +21,8 @@
 
 namespace turnstile::detail {
 
+class RecordedTrials;
+
 /// Wakes up the relay of this process. Workers call it after a commit. Any of them may be empty.
 struct RelayBell {
   std::function<void()> published{};                        ///< something was added to the outbox
@@ -32,7 +34,7 @@ struct TopicServices {
   std::shared_ptr<HandlerRetention> retention{};  ///< how far back ids are stored; null without a store
   std::shared_ptr<LeaseRenewer> claims{};         ///< null unless the mode is leased
   std::shared_ptr<ProducerSecrets> producers{};   ///< null unless producers number their messages
-  std::shared_ptr<ports::Trials> trials{};        ///< null if the program has no store
+  std::shared_ptr<RecordedTrials> trials{};       ///< null if the program has no store
   std::shared_ptr<DeadLetters> dead_letters;
   std::shared_ptr<const RunLog> run_log;
   Observers observers{};

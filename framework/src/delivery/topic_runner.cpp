@@ -5,6 +5,7 @@
 
 #include "delivery/leased_run.hpp"
 #include "delivery/plain_run.hpp"
+#include "delivery/recorded_trials.hpp"
 #include "delivery/shared_transaction.hpp"
 #include "delivery/transactional_run.hpp"
 #include "delivery/unclaimed_run.hpp"
@@ -82,7 +83,7 @@ UnitResult TopicRunner::run_recorded(std::span<const Work> works, const OwnedPar
   try {
     services().trials->end(*place.guard, offsets, settled);
   } catch (const std::exception& e) {
-    // The messages stay recorded. The next owner runs them alone, and then records their end.
+    // It is tried again. Until then the messages stay recorded.
     services().run_log->debug(place.at, plan().handler, offsets.front(),
                               std::string("its end could not be recorded: ") + e.what());
   }

@@ -89,7 +89,9 @@ void Engine::run(const std::atomic<int>& stop) {
                                                                              .group = settings_.group,
                                                                              .breakers = breakers_of(shared_->topics)}},
                                         shared_->scheduler, store_, run_log_, std::move(calls));
-  if (trials_) outlasting_ = std::make_unique<OutlastingTrials>(shared_->scheduler, trials_, run_log_);
+  if (trials_)
+    outlasting_ = std::make_unique<OutlastingTrials>(shared_->scheduler, trials_,
+                                                     shared_->topics.front()->runner.services().trials, run_log_);
   reporter_ = std::make_unique<StatusReporter>(
       StatusReporter::Settings{.observers = observers,
                                .on_ends = [this](const auto& ends) { shared_->note(ends); },

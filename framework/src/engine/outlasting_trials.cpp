@@ -14,17 +14,24 @@ using std::chrono::steady_clock;
 constexpr milliseconds kShortestTrial{1'000}, kLongestTrial{30'000};
 /// How soon the end of a handler is seen.
 constexpr milliseconds kTrialTick{100};
-/// How soon a renewal that failed is tried again. A new owner claims twice a second after an outage.
+/// How soon a renewal, or an end, that failed is tried again. A new owner claims twice a second after an outage.
 constexpr milliseconds kTrialRetry{200};
 
 }  // namespace
 
 OutlastingTrials::OutlastingTrials(Scheduler& scheduler, std::shared_ptr<ports::Trials> trials,
-                                   std::shared_ptr<const RunLog> run_log)
+                                   std::shared_ptr<RecordedTrials> recorded, std::shared_ptr<const RunLog> run_log)
     : scheduler_(scheduler),
       trials_(std::move(trials)),
+      recorded_(std::move(recorded)),
       run_log_(std::move(run_log)),
-      thread_([this] { return renew(); }) {}
+      thread_([this] { return step(); }) {
+  if (recorded_) recorded_->when_kept([this] { thread_.wake(); });
+}
+
+OutlastingTrials::~OutlastingTrials() {
+  if (recorded_) recorded_->when_kept({});  // workers may outlive the engine
+}
 
 milliseconds OutlastingTrials::add(const LanePtr& lane, const Fence& fence) {
   const auto runs_for = std::clamp(lane->topic.runner.plan().handler_timeout, kShortestTrial, kLongestTrial);
@@ -36,8 +43,17 @@ milliseconds OutlastingTrials::add(const LanePtr& lane, const Fence& fence) {
   return runs_for;
 }
 
-PeriodicThread::Time OutlastingTrials::renew() {
+PeriodicThread::Time OutlastingTrials::step() {
   const std::lock_guard releasing(releasing_);
+  const bool renews = renew();
+  if (recorded_ && steady_clock::now() >= retry_at_ && recorded_->retry())
+    retry_at_ = PeriodicThread::after(kTrialRetry);
+  const bool keeps = recorded_ && recorded_->keeps_some();
+  return renews || keeps ? PeriodicThread::after(kTrialTick) : PeriodicThread::kWhenWoken;
+}
+
+/// Returns whether a handler outlasts its lane.
+bool OutlastingTrials::renew() {
   const auto now = steady_clock::now();
   std::vector<ports::Trials::Release> due;
   const bool any = scheduler_.locked([&] {
@@ -52,7 +68,7 @@ PeriodicThread::Time OutlastingTrials::renew() {
     }
     return !outlasting_.empty();
   });
-  if (!any) return PeriodicThread::kWhenWoken;
+  if (!any) return false;
   if (!due.empty() && release(due)) {
     const std::lock_guard lock(mutex_);
     const auto was_due = [&](const Outlasting& one) {
@@ -64,7 +80,7 @@ PeriodicThread::Time OutlastingTrials::renew() {
       if (was_due(one)) one.renew_at = now + one.runs_for / 3;
     }
   }
-  return PeriodicThread::after(kTrialTick);
+  return true;
 }
 
 void OutlastingTrials::end(const std::vector<LanePtr>& lanes) {
@@ -81,6 +97,7 @@ void OutlastingTrials::end(const std::vector<LanePtr>& lanes) {
     outlasting_.clear();
   });
   if (!all.empty()) release(all);
+  if (recorded_) recorded_->retry();
 }
 
 bool OutlastingTrials::release(const std::vector<ports::Trials::Release>& trials) {

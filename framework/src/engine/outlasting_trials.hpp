@@ -8,6 +8,7 @@
 #include <mutex>
 #include <vector>
 
+#include "delivery/recorded_trials.hpp"
 #include "engine/scheduler.hpp"
 #include "support/periodic_thread.hpp"
 #include "turnstile/ports/trials.hpp"
@@ -16,7 +17,10 @@ namespace turnstile::detail {
 
 class OutlastingTrials {
  public:
-  OutlastingTrials(Scheduler& scheduler, std::shared_ptr<ports::Trials> trials, std::shared_ptr<const RunLog> run_log);
+  /// `recorded`: those of the topics, whose ends it retries; may be null.
+  OutlastingTrials(Scheduler& scheduler, std::shared_ptr<ports::Trials> trials,
+                   std::shared_ptr<RecordedTrials> recorded, std::shared_ptr<const RunLog> run_log);
+  ~OutlastingTrials();
   OutlastingTrials(const OutlastingTrials&) = delete;
   OutlastingTrials& operator=(const OutlastingTrials&) = delete;
 
@@ -24,7 +28,7 @@ class OutlastingTrials {
   /// caller holds the scheduler's lock.
   std::chrono::milliseconds add(const LanePtr& lane, const Fence& fence);
   /// The process ends by itself, so no message has killed it, and none of those that still run in `lanes`. Nothing is
-  /// renewed from now on.
+  /// renewed from now on. Ends that are kept are tried once more.
   void end(const std::vector<LanePtr>& lanes);
 
  private:
@@ -35,17 +39,20 @@ class OutlastingTrials {
     SteadyTime renew_at{};  ///< at first at once: the release itself may have failed
     bool has_ended = false;
   };
-  PeriodicThread::Time renew();
+  PeriodicThread::Time step();
+  bool renew();
   bool release(const std::vector<ports::Trials::Release>& trials);
 
   Scheduler& scheduler_;
   const std::shared_ptr<ports::Trials> trials_;
+  const std::shared_ptr<RecordedTrials> recorded_;
   const std::shared_ptr<const RunLog> run_log_;
-  bool failed_ = false;   ///< the last release(), which is reported once; protected by releasing_
-  std::mutex releasing_;  ///< during a call of the store, so that no renewal follows end()
-  std::mutex mutex_;      ///< protects outlasting_; locked after the scheduler's lock
+  SteadyTime retry_at_{};  ///< used by the thread
+  bool failed_ = false;    ///< the last release(), which is reported once; protected by releasing_
+  std::mutex releasing_;   ///< during a call of the store, so that no renewal follows end()
+  std::mutex mutex_;       ///< protects outlasting_; locked after the scheduler's lock
   std::vector<Outlasting> outlasting_;
-  PeriodicThread thread_;  ///< runs from the first add() on
+  PeriodicThread thread_;  ///< runs from the first add() on, or the first end that could not be recorded
 };
 
 }  // namespace turnstile::detail

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "delivery/recorded_trials.hpp"
 #include "engine/end_bound.hpp"
 #include "engine/overdue.hpp"
 #include "engine/poll_loop_state.hpp"
@@ -171,6 +172,9 @@ void PollLoopState::release(std::span<const TopicPartition> partitions) {
     }
   }
   if (released.empty()) return;
+  if (!topics.empty()) {
+    if (const auto& trials = topics.begin()->second->runner.services().trials) trials->retry();
+  }
   try {
     if (!watermarks.empty()) spec.backends.store->partitions().advance_watermarks(watermarks);
     spec.backends.store->trials()->release(released);
@@ -186,6 +190,7 @@ void PollLoopState::release(std::span<const TopicPartition> partitions) {
 UnitResult PollLoopState::run(TopicState& topic, const Work& work, const OwnedPartition& place, RunState& watch) {
   const bool is_suspect = place.suspicion && place.suspicion->is_suspect(work.message->offset());
   const QuietRoom::Stay stay(quiet, watch, topic.runner.plan().handler_timeout, is_suspect);
+  if (const auto& trials = topic.runner.services().trials) trials->retry();
   auto session = topic.needs_store() ? borrow() : nullptr;
   auto result = topic.runner.run({&work, 1}, place, session.get(), watch, stay.counts());
   if (session) give_back(std::move(session));

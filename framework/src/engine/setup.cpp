@@ -8,6 +8,7 @@
 #include "config/environment.hpp"
 #include "config/settings_table.hpp"
 #include "config/suggest.hpp"
+#include "delivery/recorded_trials.hpp"
 #include "engine/setup_checks.hpp"
 #include "support/logging.hpp"
 #include "support/process_name.hpp"
@@ -130,7 +131,7 @@ struct SharedServices {
   std::shared_ptr<ports::Store> store;  ///< null if no topic needs it, like the parts that follow
   std::shared_ptr<LeaseRenewer> claims;
   std::shared_ptr<ProducerSecrets> producers;
-  std::shared_ptr<ports::Trials> trials;  ///< null without a store
+  std::shared_ptr<RecordedTrials> trials;  ///< null without a store
   std::shared_ptr<DeadLetters> dead_letters;
   std::shared_ptr<const RunLog> run_log;
 };
@@ -159,7 +160,7 @@ SharedServices open_services(const ConsumerSpec& spec, const std::vector<TopicPl
   shared.dead_letters = std::make_shared<DeadLetters>(
       producer,
       shared.store ? std::shared_ptr<ports::DeadLetterStore>(shared.store, &shared.store->dead_letters()) : nullptr);
-  shared.trials = spec.backends.store ? spec.backends.store->trials() : nullptr;
+  if (spec.backends.store) shared.trials = std::make_shared<RecordedTrials>(spec.backends.store->trials());
   if (any_has_mode(plans, Mode::leased))
     shared.claims = std::make_shared<LeaseRenewer>(shared.store->claims(), run_log);
   if (any_has_mode(plans, Mode::numbered))

@@ -271,5 +271,103 @@ TEST_F(LeftBehind, does_not_keep_a_suspect_of_a_poll_loop_from_starting_beside_i
   first.join();
 }
 
+// --- ends that could not be recorded -----------------------------------------------------------------------------------
+
+using UnrecordedEnd = LeftBehind;
+
+/// Otherwise a later death of the process, which does nothing any more, would count for this message.
+TEST_F(UnrecordedEnd, is_recorded_when_the_store_answers_again) {
+  die_of({0}, true);
+  store->watched->fails = true;
+  std::atomic<int> done{0};
+  Consumer app(config(), Backends{broker, store});
+  app.topic("t", Pipeline([&](const Message&) { ++done; }) | limit(8)).handle_signals(false).logger(logger);
+  publish("t", 1);
+  std::thread thread = start(app);
+  EXPECT_TRUE(eventually([&] { return store->watched->failures > 2; })) << "it is tried again";
+  store->watched->fails = false;
+  EXPECT_TRUE(eventually([&] { return suspects().empty(); })) << "it ended, and is settled";
+  EXPECT_EQ(done, 1);
+  app.stop();
+  thread.join();
+}
+
+/// What the message did may be lost with the store's last commits, so it stays a suspect.
+TEST_F(UnrecordedEnd, does_not_count_after_a_restart_of_the_store_either) {
+  die_of({0}, false);
+  Door ran, open;
+  Consumer app(config(), Backends{broker, store});
+  app.topic("t", Pipeline([&](const Message&) {
+                   ran.open();
+                   open.wait(60s);
+                 }) | limit(8))
+      .handle_signals(false)
+      .logger(logger);
+  publish("t", 1);
+  std::thread thread = start(app);
+  EXPECT_TRUE(ran.wait());
+  inbox->fail_over(inbox->replica());
+  store->watched->fails = true;
+  open.open();
+  EXPECT_TRUE(eventually([&] { return store->watched->failures > 0; }));
+  store->watched->fails = false;
+  EXPECT_TRUE(eventually([&] { return store->watched->ended > 0; }));
+  EXPECT_THAT(suspects(), ElementsAre(ports::Suspect{0, 0}));
+  app.stop();
+  thread.join();
+}
+
+/// The record may have been written though the call failed.
+TEST_F(UnrecordedEnd, is_that_of_a_begin_whose_result_is_unknown_too) {
+  topic("t2", 1);
+  die_of({0}, true);
+  store->watched->fails_after_begin = true;
+  store->watched->fails = true;
+  Door ran, open;
+  Consumer app(config(), Backends{broker, store});
+  app.topic("t", Pipeline([&](const Message&, Context&) {
+                   ran.open();
+                   open.wait(60s);
+                 }) | transactional())
+      .handle_signals(false)
+      .logger(logger);
+  publish("t", 1);
+  std::thread thread = start(app);
+  EXPECT_TRUE(eventually([&] { return store->watched->failures > 0; })) << "it ends what it may have begun";
+  store->watched->fails = false;
+  open.open();
+  EXPECT_TRUE(eventually([&] { return broker->committed({"t", 0}) == 1; })) << log_text();
+  EXPECT_TRUE(eventually([&] { return suspects().empty(); }));
+  app.stop();
+  thread.join();
+}
+
+TEST_F(UnrecordedEnd, of_a_poll_loop_is_recorded_with_the_next_message) {
+  die_of({0}, true);
+  store->watched->fails = true;
+  PollLoop loop(config(), Backends{broker, store});
+  loop.topic("t", Pipeline([&](const Message&) {}) | limit(8)).topic("hangs", [](const Message&) {}).logger(logger);
+  publish("t", 1);
+  publish("hangs", 1);
+  loop.handle(Message(broker->records("t").at(0)));
+  store->watched->fails = false;
+  loop.handle(Message(broker->records("hangs").at(0)));
+  EXPECT_THAT(suspects(), ::testing::IsEmpty());
+}
+
+TEST_F(UnrecordedEnd, is_recorded_at_the_shutdown) {
+  die_of({0}, true);
+  store->watched->fails = true;
+  Consumer app(config(), Backends{broker, store});
+  app.topic("t", Pipeline([&](const Message&) {}) | limit(8)).handle_signals(false).logger(logger);
+  publish("t", 1);
+  std::thread thread = start(app);
+  EXPECT_TRUE(eventually([&] { return store->watched->failures > 0; }));
+  store->watched->fails = false;
+  app.stop();
+  thread.join();
+  EXPECT_THAT(suspects(), ::testing::IsEmpty());
+}
+
 }  // namespace
 }  // namespace turnstile::test

@@ -274,12 +274,15 @@ WITH owner AS MATERIALIZED (
 )
 SELECT 1 FROM owner)";
 
-/// In another history the commit that settled these may be lost, and the epoch may belong to another owner: nothing
-/// changes.
+/// In another history the commit that settled these may be lost, and the epoch may belong to another owner. So the trial
+/// stays, but not as one that ran alone: its process has outlived it, and its death must not count.
 constexpr std::string_view kEndTrial = R"(
 WITH ended AS (
   DELETE FROM @.trial
    WHERE slot = $1::integer AND first_offset = ($4::bigint[])[1] AND epoch = $2::bigint AND @history = $3::bigint
+), outlived AS (
+  UPDATE @.trial SET alone = false
+   WHERE slot = $1::integer AND first_offset = ($4::bigint[])[1] AND epoch = $2::bigint AND @history <> $3::bigint
 ), settled AS (
   DELETE FROM @.suspect WHERE slot = $1::integer AND record_offset = ANY ($5::bigint[]) AND @history = $3::bigint
 )

@@ -40,7 +40,8 @@ class Trials {
   /// survives a crash of this process, and of the database server. Throws Fenced.
   virtual void begin(const Fence& fence, std::span<const Offset> offsets, bool alone) = 0;
   /// The messages that began together have ended, and `settled` of them are settled: they are no suspects any more. If
-  /// a successor counted a death in the meantime, because it took over from a process that lives, this undoes it.
+  /// a successor counted a death in the meantime, because it took over from a process that lives, this undoes it. In
+  /// another history of the store the messages stay recorded, but a death does not count any more.
   virtual void end(const Fence& fence, std::span<const Offset> offsets, std::span<const Offset> settled) = 0;
 
   /// A partition that its owner releases.
