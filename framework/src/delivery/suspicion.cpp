@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "turnstile/text.hpp"
+
 namespace turnstile::detail {
 
 SuspicionPtr suspect(ports::Trials& trials, const ports::PartitionClaim& claim, Offset first,
@@ -17,7 +19,8 @@ SuspicionPtr suspect(ports::Trials& trials, const ports::PartitionClaim& claim, 
   if (suspicion->suspects.empty()) return suspicion;
   run_log.warn(
       Code::crash_suspects, claim.at,
-      std::to_string(suspicion->suspects.size()) + " messages were running when a process died, the first at offset " +
+      text::count(static_cast<std::int64_t>(suspicion->suspects.size()), "message") +
+          (suspicion->suspects.size() == 1 ? " was" : " were") + " running when a process died, the first at offset " +
           std::to_string(suspicion->suspects.begin()->first) + ": each runs while this process runs nothing else");
   for (const auto& [offset, deaths] : suspicion->suspects) {
     if (deaths == 0) continue;
