@@ -36,8 +36,8 @@ class Trials {
   /// The new owner reads from `first` on, so suspects below it are dropped. The watermark cannot take its place,
   /// because an owner may read from below the watermark. Throws Fenced.
   virtual std::vector<Suspect> take_over(const Fence& fence, Offset first) = 0;
-  /// These messages are about to run together. `alone`: the process runs nothing else, and starts nothing else. When it returns, the record
-  /// survives a crash of this process, and of the database server. Throws Fenced.
+  /// These messages are about to run together. `alone`: the process runs nothing else, and starts nothing else. When it
+  /// returns, the record survives a crash of this process, and of the database server. Throws Fenced.
   virtual void begin(const Fence& fence, std::span<const Offset> offsets, bool alone) = 0;
   /// The messages that began together have ended, and `settled` of them are settled: they are no suspects any more. If
   /// a successor counted a death in the meantime, because it took over from a process that lives, this undoes it. In
