@@ -4,6 +4,13 @@
 
 namespace turnstile::detail {
 
+namespace {
+
+/// A new owner claims twice a second after an outage.
+constexpr std::chrono::milliseconds kRetryAgain{200};
+
+}  // namespace
+
 void RecordedTrials::begin(const Fence& fence, std::span<const Offset> offsets, bool alone) {
   const Key key{fence, offsets.front()};
   // A retry of an end that is kept must not end the new trial instead of the earlier one.
@@ -43,18 +50,23 @@ void RecordedTrials::end(const Fence& fence, std::span<const Offset> offsets, st
 
 bool RecordedTrials::retry() {
   if (!keeps_some()) return false;
-  const std::lock_guard retrying(retrying_);
+  // Workers of a PollLoop retry, too, and must not wait for each other.
+  const std::unique_lock retrying(retrying_, std::try_to_lock);
+  if (!retrying || std::chrono::steady_clock::now() < not_before_) return keeps_some();
   std::map<Key, End> all;
   {
     const std::lock_guard lock(mutex_);
     all = kept_;
   }
   for (const auto& [key, end] : all) {
+    if (!keeps(key)) continue;  // ended meanwhile, and perhaps begun again
     try {
       trials_->end(end.fence, end.offsets, end.settled);
     } catch (const StoreBusy&) {
+      not_before_ = std::chrono::steady_clock::now() + kRetryAgain;
       continue;
     } catch (const std::exception&) {
+      not_before_ = std::chrono::steady_clock::now() + kRetryAgain;
       break;
     }
     const std::lock_guard lock(mutex_);

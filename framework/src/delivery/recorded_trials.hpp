@@ -4,6 +4,7 @@
 // answers again.
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -26,8 +27,8 @@ class RecordedTrials {
   void begin(const Fence& fence, std::span<const Offset> offsets, bool alone);
   /// As Trials::end(). If it fails, the end is kept.
   void end(const Fence& fence, std::span<const Offset> offsets, std::span<const Offset> settled);
-  /// Records the ends that are kept, until the store is unavailable. Returns whether some are still kept. Does not
-  /// throw.
+  /// Records the ends that are kept, until the store is unavailable. Does nothing while another thread does it, and for
+  /// a moment after a failure. Returns whether some are still kept. Does not throw.
   bool retry();
   [[nodiscard]] bool keeps_some() const { return count_ > 0; }
   /// `kept` is called each time after an end was kept. Empty: nothing is.
@@ -45,6 +46,7 @@ class RecordedTrials {
 
   const std::shared_ptr<ports::Trials> trials_;
   std::mutex retrying_;  ///< during retry(), and a begin while an end of the same trial is kept; locked before mutex_
+  std::chrono::steady_clock::time_point not_before_{};  ///< of the next retry(); protected by retrying_
   mutable std::mutex mutex_;
   std::set<Key> begun_;  ///< recorded, and not ended
   std::map<Key, End> kept_;

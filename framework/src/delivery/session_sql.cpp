@@ -217,7 +217,7 @@ bool names_role(std::string_view sql) noexcept {
                                 [](char c, char letter) { return capital(c) == letter; });
     return at == text.end() ? std::string_view() : std::string_view(at, text.end());
   };
-  for (const std::string_view name : {"ROLE", "AUTHORIZATION", "READ_ONLY"}) {
+  for (const std::string_view name : {"ROLE", "AUTHORIZATION", "ONLY"}) {
     if (!after(sql, name).empty()) return true;
   }
   constexpr std::string_view call = "SET_CONFIG";

@@ -345,6 +345,7 @@ void Engine::shut_down() {
   const auto lanes = shared_->scheduler.lanes();
   release(lanes, false);
   if (lanes.empty() && outlasting_) outlasting_->end(lanes);
+  if (outlasting_) outlasting_->retry_ends();
   reporter_->leave_kafka();
   consumer_->close();
   shared_->engine = nullptr;

@@ -25,8 +25,10 @@ OutlastingTrials::OutlastingTrials(Scheduler& scheduler, std::shared_ptr<ports::
       trials_(std::move(trials)),
       recorded_(std::move(recorded)),
       run_log_(std::move(run_log)),
-      thread_([this] { return step(); }) {
-  if (recorded_) recorded_->when_kept([this] { thread_.wake(); });
+      thread_([this] { return renew(); }),
+      retries_(
+          [this] { return recorded_->retry() ? PeriodicThread::after(kTrialRetry) : PeriodicThread::kWhenWoken; }) {
+  if (recorded_) recorded_->when_kept([this] { retries_.wake(); });
 }
 
 OutlastingTrials::~OutlastingTrials() {
@@ -43,17 +45,8 @@ milliseconds OutlastingTrials::add(const LanePtr& lane, const Fence& fence) {
   return runs_for;
 }
 
-PeriodicThread::Time OutlastingTrials::step() {
+PeriodicThread::Time OutlastingTrials::renew() {
   const std::lock_guard releasing(releasing_);
-  const bool renews = renew();
-  if (recorded_ && steady_clock::now() >= retry_at_ && recorded_->retry())
-    retry_at_ = PeriodicThread::after(kTrialRetry);
-  const bool keeps = recorded_ && recorded_->keeps_some();
-  return renews || keeps ? PeriodicThread::after(kTrialTick) : PeriodicThread::kWhenWoken;
-}
-
-/// Returns whether a handler outlasts its lane.
-bool OutlastingTrials::renew() {
   const auto now = steady_clock::now();
   std::vector<ports::Trials::Release> due;
   const bool any = scheduler_.locked([&] {
@@ -68,7 +61,7 @@ bool OutlastingTrials::renew() {
     }
     return !outlasting_.empty();
   });
-  if (!any) return false;
+  if (!any) return PeriodicThread::kWhenWoken;
   if (!due.empty() && release(due)) {
     const std::lock_guard lock(mutex_);
     const auto was_due = [&](const Outlasting& one) {
@@ -80,7 +73,7 @@ bool OutlastingTrials::renew() {
       if (was_due(one)) one.renew_at = now + one.runs_for / 3;
     }
   }
-  return true;
+  return PeriodicThread::after(kTrialTick);
 }
 
 void OutlastingTrials::end(const std::vector<LanePtr>& lanes) {
@@ -97,6 +90,9 @@ void OutlastingTrials::end(const std::vector<LanePtr>& lanes) {
     outlasting_.clear();
   });
   if (!all.empty()) release(all);
+}
+
+void OutlastingTrials::retry_ends() {
   if (recorded_) recorded_->retry();
 }
 

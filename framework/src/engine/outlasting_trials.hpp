@@ -28,8 +28,10 @@ class OutlastingTrials {
   /// caller holds the scheduler's lock.
   std::chrono::milliseconds add(const LanePtr& lane, const Fence& fence);
   /// The process ends by itself, so no message has killed it, and none of those that still run in `lanes`. Nothing is
-  /// renewed from now on. Ends that are kept are tried once more.
+  /// renewed from now on.
   void end(const std::vector<LanePtr>& lanes);
+  /// Tries the ends that are kept once more. It may wait for a connection that a handler holds.
+  void retry_ends();
 
  private:
   struct Outlasting {
@@ -39,20 +41,19 @@ class OutlastingTrials {
     SteadyTime renew_at{};  ///< at first at once: the release itself may have failed
     bool has_ended = false;
   };
-  PeriodicThread::Time step();
-  bool renew();
+  PeriodicThread::Time renew();
   bool release(const std::vector<ports::Trials::Release>& trials);
 
   Scheduler& scheduler_;
   const std::shared_ptr<ports::Trials> trials_;
   const std::shared_ptr<RecordedTrials> recorded_;
   const std::shared_ptr<const RunLog> run_log_;
-  SteadyTime retry_at_{};  ///< used by the thread
-  bool failed_ = false;    ///< the last release(), which is reported once; protected by releasing_
-  std::mutex releasing_;   ///< during a call of the store, so that no renewal follows end()
-  std::mutex mutex_;       ///< protects outlasting_; locked after the scheduler's lock
+  bool failed_ = false;   ///< the last release(), which is reported once; protected by releasing_
+  std::mutex releasing_;  ///< during a call of the store, so that no renewal follows end()
+  std::mutex mutex_;      ///< protects outlasting_; locked after the scheduler's lock
   std::vector<Outlasting> outlasting_;
-  PeriodicThread thread_;  ///< runs from the first add() on, or the first end that could not be recorded
+  PeriodicThread thread_;   ///< runs from the first add() on
+  PeriodicThread retries_;  ///< of the ends that are kept; it must not delay renewals
 };
 
 }  // namespace turnstile::detail

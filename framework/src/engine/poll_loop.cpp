@@ -189,8 +189,8 @@ void PollLoopState::release(std::span<const TopicPartition> partitions) {
 /// A message that ran when a process died runs alone, so that no other message dies with it or becomes a suspect.
 UnitResult PollLoopState::run(TopicState& topic, const Work& work, const OwnedPartition& place, RunState& watch) {
   const bool is_suspect = place.suspicion && place.suspicion->is_suspect(work.message->offset());
-  const QuietRoom::Stay stay(quiet, watch, topic.runner.plan().handler_timeout, is_suspect);
   if (const auto& trials = topic.runner.services().trials) trials->retry();
+  const QuietRoom::Stay stay(quiet, watch, topic.runner.plan().handler_timeout, is_suspect);
   auto session = topic.needs_store() ? borrow() : nullptr;
   auto result = topic.runner.run({&work, 1}, place, session.get(), watch, stay.counts());
   if (session) give_back(std::move(session));

@@ -330,7 +330,8 @@ bool Scheduler::go_on(LaneUnit& unit, std::size_t settled) {
   // In other orders another worker that ends its unit may free the messages, to which this unit still refers.
   const bool is_only_unit = unit.lane->topic.runner.plan().order == Order::partition;
   for (; is_only_unit && unit.settled < settled; ++unit.settled) unit.lane->lane.settle(unit.works[unit.settled]);
-  return unit.lane->may_start() && !wants_quiet_ && !stopping_ && !broken_;
+  const bool others_wait = wants_quiet_ || (lone_ != nullptr && !lone_->works_on(*unit.lane));
+  return unit.lane->may_start() && !others_wait && !stopping_ && !broken_;
 }
 
 void Scheduler::apply(LaneState& lane, std::span<const Work> works, std::span<const Verdict> verdicts,

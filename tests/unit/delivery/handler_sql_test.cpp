@@ -214,11 +214,12 @@ TEST(HandlerSql, what_may_leave_something_in_the_session_is_seen) {
 }
 
 TEST(HandlerSql, what_names_a_role_is_seen) {
-  for (const char* sql : {"SELECT set_config($1, $2, true)", "select Set_Config('role', 'a', true)", "SET LOCAL ROLE a",
-                          "SELECT set_config('app.tenant', 'a', true), set_config (\n$1, $2, true)",
-                          "SELECT set_config", "SELECT set_config('transaction_read_only', 'on', true)",
-                          "DO $$ BEGIN PERFORM set_config('ROLE', 'a', true); END $$",
-                          "UPDATE pg_settings SET setting = 'a' WHERE name = 'session_authorization'"}) {
+  for (const char* sql :
+       {"SELECT set_config($1, $2, true)", "select Set_Config('role', 'a', true)", "SET LOCAL ROLE a",
+        "SELECT set_config('app.tenant', 'a', true), set_config (\n$1, $2, true)", "SELECT set_config",
+        "SELECT set_config('transaction_read_only', 'on', true)", "DO $$ BEGIN SET TRANSACTION READ ONLY; END $$",
+        "DO $$ BEGIN PERFORM set_config('ROLE', 'a', true); END $$",
+        "UPDATE pg_settings SET setting = 'a' WHERE name = 'session_authorization'"}) {
     EXPECT_TRUE(ports::names_role(sql)) << sql;
   }
   for (const char* sql : {"", "SELECT report()", "INSERT INTO rolling (rol) VALUES (1)", "rol",

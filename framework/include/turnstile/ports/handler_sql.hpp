@@ -27,7 +27,7 @@ void check_handler_sql(std::string_view sql);
 [[nodiscard]] bool may_change_session(std::string_view sql) noexcept;
 
 /// Whether the text may change the role of its transaction, or make it read-only: it has the words role, authorization
-/// or read_only, or calls set_config() with a name that is not written in quotes. It cannot see what functions do.
+/// or only, or calls set_config() with a name that is not written in quotes. It cannot see what functions do.
 [[nodiscard]] bool names_role(std::string_view sql) noexcept;
 
 /// Checks a text on the caller's own connection, which may contain several statements. Throws as check_handler_sql(),
