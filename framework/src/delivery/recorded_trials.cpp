@@ -48,11 +48,11 @@ void RecordedTrials::end(const Fence& fence, std::span<const Offset> offsets, st
   forget_unlocked(key);
 }
 
-bool RecordedTrials::retry() {
+bool RecordedTrials::retry(bool at_once) {
   if (!keeps_some()) return false;
   // Workers of a PollLoop retry, too, and must not wait for each other.
   const std::unique_lock retrying(retrying_, std::try_to_lock);
-  if (!retrying || std::chrono::steady_clock::now() < not_before_) return keeps_some();
+  if (!retrying || (!at_once && std::chrono::steady_clock::now() < not_before_)) return keeps_some();
   std::map<Key, End> all;
   {
     const std::lock_guard lock(mutex_);

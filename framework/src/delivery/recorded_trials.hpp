@@ -27,9 +27,9 @@ class RecordedTrials {
   void begin(const Fence& fence, std::span<const Offset> offsets, bool alone);
   /// As Trials::end(). If it fails, the end is kept.
   void end(const Fence& fence, std::span<const Offset> offsets, std::span<const Offset> settled);
-  /// Records the ends that are kept, until the store is unavailable. Does nothing while another thread does it, and for
-  /// a moment after a failure. Returns whether some are still kept. Does not throw.
-  bool retry();
+  /// Records the ends that are kept, until the store is unavailable. Does nothing while another thread does it and,
+  /// unless `at_once`, for a moment after a failure. Returns whether some are still kept. Does not throw.
+  bool retry(bool at_once = false);
   [[nodiscard]] bool keeps_some() const { return count_ > 0; }
   /// `kept` is called each time after an end was kept. Empty: nothing is.
   void when_kept(std::function<void()> kept);

@@ -93,7 +93,7 @@ void OutlastingTrials::end(const std::vector<LanePtr>& lanes) {
 }
 
 void OutlastingTrials::retry_ends() {
-  if (recorded_) recorded_->retry();
+  if (recorded_) recorded_->retry(true);
 }
 
 bool OutlastingTrials::release(const std::vector<ports::Trials::Release>& trials) {

@@ -1,5 +1,8 @@
 // A handler that does not return must not stop the others: a suspect, which runs alone, does not wait for it.
 
+#include <array>
+
+#include "delivery/recorded_trials.hpp"
 #include "tests/support/forwarding_store.hpp"
 #include "tests/unit/engine/engine_fixture.hpp"
 
@@ -367,6 +370,57 @@ TEST_F(UnrecordedEnd, is_recorded_at_the_shutdown) {
   app.stop();
   thread.join();
   EXPECT_THAT(suspects(), ::testing::IsEmpty());
+}
+
+/// Its store answers slowly.
+class SlowTrials final : public ports::Trials {
+ public:
+  std::vector<ports::Suspect> take_over(const Fence&, Offset) override { return {}; }
+  void begin(const Fence&, std::span<const Offset>, bool) override {}
+  void end(const Fence&, std::span<const Offset>, std::span<const Offset>) override {
+    if (fails) throw StoreUnavailable("a test says so");
+    waits.open();
+    EXPECT_TRUE(go_on.wait(30s));
+    ++ended;
+  }
+  void release(std::span<const Release>) override {}
+  std::atomic<bool> fails{true};
+  std::atomic<int> ended{0};
+  Door waits, go_on;
+};
+
+TEST(RecordedTrials, retry_while_another_thread_waits_for_the_store) {
+  const auto trials = std::make_shared<SlowTrials>();
+  detail::RecordedTrials recorded(trials);
+  const Fence fence{.slot = 1, .epoch = Epoch{1}};
+  const std::array<Offset, 1> offsets{7};
+  recorded.begin(fence, offsets, true);
+  EXPECT_THROW(recorded.end(fence, offsets, offsets), StoreUnavailable);
+  EXPECT_TRUE(recorded.keeps_some());
+  trials->fails = false;
+  std::thread slow([&] { EXPECT_FALSE(recorded.retry()); });
+  EXPECT_TRUE(trials->waits.wait(30s));
+  EXPECT_TRUE(recorded.retry()) << "it returns at once, and the end is still kept";
+  trials->go_on.open();
+  slow.join();
+  EXPECT_EQ(trials->ended, 1);
+  EXPECT_FALSE(recorded.keeps_some());
+}
+
+TEST(RecordedTrials, rest_after_a_failure) {
+  const auto trials = std::make_shared<SlowTrials>();
+  detail::RecordedTrials recorded(trials);
+  const Fence fence{.slot = 1, .epoch = Epoch{1}};
+  const std::array<Offset, 1> offsets{7};
+  recorded.begin(fence, offsets, true);
+  EXPECT_THROW(recorded.end(fence, offsets, offsets), StoreUnavailable);
+  EXPECT_TRUE(recorded.retry());  // fails
+  trials->fails = false;
+  trials->go_on.open();
+  const auto failed_at = std::chrono::steady_clock::now();
+  while (recorded.retry()) std::this_thread::yield();
+  EXPECT_GE(std::chrono::steady_clock::now() - failed_at, 100ms);
+  EXPECT_EQ(trials->ended, 1);
 }
 
 }  // namespace
