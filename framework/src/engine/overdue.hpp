@@ -8,10 +8,18 @@
 
 #include "config/topic_plan.hpp"
 #include "delivery/run_state.hpp"
+#include "engine/end_bound.hpp"
 #include "support/run_log.hpp"
 #include "turnstile/types.hpp"
 
 namespace turnstile::detail {
+
+/// Whether the handler still runs although its stop_token was set, and the grace is over: it may never return.
+inline bool ignores_stop(const RunState& watch, std::chrono::milliseconds handler_timeout,
+                         std::chrono::steady_clock::time_point now) {
+  const auto run = watch.look();
+  return run && now - run->since >= handler_timeout + kGrace;
+}
 
 /// Call it often for every running handler. It logs once for each run, and returns its stop_source. The caller requests
 /// a stop of that, without a lock: it runs the handler's callbacks, which may call anything, and may not return.

@@ -9,7 +9,7 @@
 #include <mutex>
 
 #include "delivery/run_state.hpp"
-#include "engine/end_bound.hpp"
+#include "engine/overdue.hpp"
 
 namespace turnstile::detail {
 
@@ -19,10 +19,7 @@ class QuietRoom {
     const RunState& watch;
     std::chrono::milliseconds time;
     bool counts = false;  ///< a suspect that began while nothing else ran
-    [[nodiscard]] bool is_left_behind() const {
-      const auto run = watch.look();
-      return run && std::chrono::steady_clock::now() - run->since >= time + kGrace;
-    }
+    [[nodiscard]] bool is_left_behind() const { return ignores_stop(watch, time, std::chrono::steady_clock::now()); }
   };
 
  public:

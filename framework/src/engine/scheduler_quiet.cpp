@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "engine/end_bound.hpp"
+#include "engine/overdue.hpp"
 #include "engine/scheduler.hpp"
 #include "turnstile/text.hpp"
 
@@ -16,8 +16,7 @@ bool WorkerSlot::is_left_behind(SteadyTime now) const {
   if (lanes.empty()) return false;
   const auto is_gone = [](const LanePtr& lane) { return lane->phase == LaneState::Phase::gone; };
   if (std::all_of(lanes.begin(), lanes.end(), is_gone)) return true;
-  const auto run = watch.look();
-  return run && now - run->since >= lanes.front()->topic.runner.plan().handler_timeout + kGrace;
+  return ignores_stop(watch, lanes.front()->topic.runner.plan().handler_timeout, now);
 }
 
 bool Scheduler::all_idle_unlocked() const noexcept {

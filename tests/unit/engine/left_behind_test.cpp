@@ -78,6 +78,13 @@ class LeftBehind : public EngineTest {
     inbox->trials()->take_over(fence, 0);
     inbox->trials()->begin(fence, offsets, alone);
   }
+  /// A handler that opens `entered`, and ignores its stop_token.
+  static auto hangs(Door& entered, Door& until) {
+    return [&](const Message&) {
+      entered.open();
+      until.wait(60s);
+    };
+  }
   /// What the next owner finds if this process is killed now.
   std::vector<ports::Suspect> suspects() { return inbox->trials()->take_over(claim(), 0); }
 
@@ -90,10 +97,7 @@ TEST_F(LeftBehind, does_not_keep_a_suspect_from_starting_beside_it) {
   Door hung, open, ran, finish;
   std::atomic<int> after{0};
   Consumer app(config(), Backends{broker, store});
-  app.topic("hangs", Pipeline([&](const Message&) {
-                       hung.open();
-                       open.wait(60s);
-                     }) | handler_timeout(300ms))
+  app.topic("hangs", Pipeline(hangs(hung, open)) | handler_timeout(300ms))
       .topic("t", Pipeline([&](const Message& message) {
                     if (message.offset() > 0) return void(++after);
                     ran.open();
@@ -157,10 +161,7 @@ TEST_F(LeftBehind, is_only_what_should_have_ended) {
   die_of({0}, true);
   Door hung, open, ran;
   Consumer app(config(), Backends{broker, store});
-  app.topic("hangs", Pipeline([&](const Message&) {
-                       hung.open();
-                       open.wait(60s);
-                     }) | handler_timeout(60s))
+  app.topic("hangs", Pipeline(hangs(hung, open)) | handler_timeout(60s))
       .topic("t", Pipeline([&](const Message&) { ran.open(); }) | limit(8))
       .handle_signals(false)
       .logger(logger);
@@ -183,16 +184,12 @@ TEST_F(LeftBehind, is_a_suspect_too_that_did_not_run_alone) {
   Door hung, open, ran;
   std::atomic<int> after{0};
   Consumer app(config(), Backends{broker, store});
-  const auto hangs = [&](Door& entered) {
-    entered.open();
-    open.wait(60s);
-  };
   app.topic("hangs", Pipeline([&](const Message& message) {
                        if (message.offset() > 0) return void(++after);
-                       hangs(hung);
+                       hangs(hung, open)(message);
                      }) | handler_timeout(300ms) |
                          limit(8) | ordered_by(Order::none))
-      .topic("t", Pipeline([&](const Message&) { hangs(ran); }) | handler_timeout(300ms) | limit(8))
+      .topic("t", Pipeline(hangs(ran, open)) | handler_timeout(300ms) | limit(8))
       .handle_signals(false)
       .logger(logger);
   publish("hangs", 1);
@@ -215,11 +212,7 @@ TEST_F(LeftBehind, is_no_suspect_that_runs_alone) {
   std::atomic<int> other{0};
   Consumer app(config(), Backends{broker, store});
   app.topic("hangs", Pipeline([&](const Message&) { ++other; }))
-      .topic("t", Pipeline([&](const Message&) {
-                    ran.open();
-                    open.wait(60s);
-                  }) | handler_timeout(1ms) |
-                      limit(8))
+      .topic("t", Pipeline(hangs(ran, open)) | handler_timeout(1ms) | limit(8))
       .handle_signals(false)
       .logger(logger);
   publish("t", 1);
@@ -245,10 +238,7 @@ TEST_F(LeftBehind, does_not_keep_a_suspect_of_a_poll_loop_from_starting_beside_i
   Door hung, open, ran, finish;
   std::atomic<int> after{0};
   PollLoop loop(config(), Backends{broker, store});
-  loop.topic("hangs", Pipeline([&](const Message&) {
-                        hung.open();
-                        open.wait(60s);
-                      }) | handler_timeout(300ms))
+  loop.topic("hangs", Pipeline(hangs(hung, open)) | handler_timeout(300ms))
       .topic("t", Pipeline([&](const Message& message) {
                     if (message.offset() > 0) return void(++after);
                     ran.open();
@@ -300,12 +290,7 @@ TEST_F(UnrecordedEnd, does_not_count_after_a_restart_of_the_store_either) {
   die_of({0}, false);
   Door ran, open;
   Consumer app(config(), Backends{broker, store});
-  app.topic("t", Pipeline([&](const Message&) {
-                   ran.open();
-                   open.wait(60s);
-                 }) | limit(8))
-      .handle_signals(false)
-      .logger(logger);
+  app.topic("t", Pipeline(hangs(ran, open)) | limit(8)).handle_signals(false).logger(logger);
   publish("t", 1);
   std::thread thread = start(app);
   EXPECT_TRUE(ran.wait());
